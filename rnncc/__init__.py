@@ -177,6 +177,7 @@ def build(
     from rnncc.options import Options, check_plan_for, is_path
     from rnncc.packaging.products import check_kinds, check_wheel, prepare, write_products
     from rnncc.packaging.wheel import DEFAULT_VERSION
+    from rnncc.sources import noted
 
     stated: dict[str, Any] = {**options}
     if not is_path(out):
@@ -188,8 +189,9 @@ def build(
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         check_wheel(wheel_version, kinds)
-        compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
-    return write_products(compiled, Path(out), kinds, wheel_version or DEFAULT_VERSION)
+        with noted() as read:
+            compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
+    return write_products(compiled, Path(out), kinds, wheel_version or DEFAULT_VERSION, read)
 
 
 def plan(

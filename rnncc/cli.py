@@ -30,6 +30,7 @@ from rnncc.commands.options import (
     settle,
     source_options,
 )
+from rnncc.sources import check_kept, noted
 from rnncc.writing import write_file
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def run(
         from rnncc.driver.remote.models import compile_to_run
 
         chosen = options_of(net_or_library, {**options, "threads": threads > 1})
-        model = compile_to_run(net_or_library, init, chosen)
+        with noted() as read:
+            model = compile_to_run(net_or_library, init, chosen)
+        check_kept(out, read)
     if table is not None:
         click.echo(f"{score(model, table, out)} rows", err=True)
         return
@@ -205,10 +208,12 @@ def plan(
             libraries.print_plan(blocks)
         return
     options["plan_for"] = plan_for
-    report = report_of(net, init, options_of(net, options), plan_for)
+    with noted() as read:
+        report = report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw
 
+        check_kept(html, read)
         write_file(html, draw(report))
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))

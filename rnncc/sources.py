@@ -9,8 +9,8 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +30,7 @@ STDIN = "<stdin>"
 
 _CHUNK = 1 << 20
 _chosen: ContextVar[int | None] = ContextVar("max_input", default=None)
+_noted: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
 
 
 class Content(bytes):
@@ -77,6 +78,39 @@ def limited(most: int | None) -> Generator[None]:
         _chosen.reset(before)
 
 
+@contextmanager
+def noted() -> Generator[list[Path]]:
+    """A list that gets the paths of all files that are read until the end of the block."""
+    paths = list[Path]()
+    before = _noted.set(paths)
+    try:
+        yield paths
+    finally:
+        _noted.reset(before)
+
+
+def note(path: Path) -> None:
+    """Say that a file is read."""
+    if (paths := _noted.get()) is not None:
+        paths.append(path)
+
+
+def check_kept(out: Path | None, read: Iterable[Path]) -> None:
+    """Raise `CompileError` where what is written would take the place of a file that is read.
+
+    A link is replaced without what it leads to.
+    """
+    with suppress(OSError, ValueError):
+        if out is None or not out.is_file() or out.is_symlink():
+            return
+        status = out.stat()
+        for path in {*read}:
+            with suppress(OSError, ValueError):
+                if os.path.samestat(status, path.stat()):
+                    what = "is read, too: what is written would take its place"
+                    raise CompileError(str(out), what, "choose another file")
+
+
 def read_bytes(path: Path) -> bytes:
     """What a file, a pipe or a device holds.
 
@@ -85,6 +119,7 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         with path.open("rb", buffering=0) as file:
+            note(path)
             return read_stream(file, str(path))
     except OSError as error:
         raise CompileError(str(path), error.strerror or str(error)) from error

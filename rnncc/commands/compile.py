@@ -25,6 +25,7 @@ from rnncc.commands.options import (
 from rnncc.options import check_plan_for
 from rnncc.packaging.products import KINDS, check_kinds, check_wheel, prepare, write_products
 from rnncc.packaging.wheel import DEFAULT_VERSION
+from rnncc.sources import noted
 
 if TYPE_CHECKING:
     from rnncc.options import Options
@@ -135,11 +136,11 @@ def compile(
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
         show("imports", imported - started)
-    with working(f"compiling {net}"):
+    with working(f"compiling {net}"), noted() as read:
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
         with timed(chosen.time_passes, "write"):
             written = write_products(
-                compiled, out or Path(), kinds, wheel_version or DEFAULT_VERSION
+                compiled, out or Path(), kinds, wheel_version or DEFAULT_VERSION, read
             )
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)

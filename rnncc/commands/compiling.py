@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rnncc import arrays
-from rnncc.commands.options import check_apart
 from rnncc.commands.tables import bytes_text, print_bytes
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import stem_of
+from rnncc.sources import check_kept, noted
 from rnncc.writing import write_file
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def write_form(
             `NAME.npz`, would be replaced.
     """
     started = time.perf_counter()
-    emitted = compiling.emit(net, init, options, kind)
+    with noted() as read:
+        emitted = compiling.emit(net, init, options, kind)
     content = emitted.content
     if str(out) == "-" or (out is None and isinstance(content, str)):
         print_bytes(content.encode() if isinstance(content, str) else content)
@@ -56,7 +57,7 @@ def write_form(
             paths.append(paths[0].with_name(f"{stem_of(paths[0])}.npz"))
             _check_beside(*paths)
         for path in paths:
-            check_apart(path, net, init)
+            check_kept(path, read)
         write_file(paths[0], content)
         for parameters in paths[1:]:
             arrays.write(emitted.arrays, parameters)

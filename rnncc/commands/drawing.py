@@ -11,7 +11,7 @@ from rnncc.drawing import draw as drawn
 from rnncc.drawing import page
 from rnncc.errors import CompileError
 from rnncc.options import Options
-from rnncc.sources import NetFile
+from rnncc.sources import NetFile, check_kept, noted
 from rnncc.stages.compilation import Compilation
 from rnncc.stages.reading import read
 from rnncc.writing import write_file
@@ -28,7 +28,7 @@ def draw(net: NetFile, init: NetFile | None, out: Path | None, options: Options)
     check_apart(out, net, init)
     if library_in(net) is not None:
         raise CompileError(str(net), "is a library, which holds no net to draw")
-    with working(f"drawing {net}"):
+    with working(f"drawing {net}"), noted() as files:
         compilation = Compilation(options, source=net, init=init)
         read(compilation)
         program = compilation.programs.get("net")
@@ -39,4 +39,5 @@ def draw(net: NetFile, init: NetFile | None, out: Path | None, options: Options)
     if out is None or str(out) == "-":
         print_bytes(text.encode(errors="backslashreplace"))
         return
+    check_kept(out, files)
     write_file(out, page(text, program.name) if out.suffix == ".html" else text)

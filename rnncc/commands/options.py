@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.sizes import parse_bytes
-from rnncc.sources import VARIABLE, NetFile, limited, read_stdin, settled
+from rnncc.sources import VARIABLE, NetFile, check_kept, limited, read_stdin, settled
 
 Init = TypeVar("Init")
 
@@ -125,19 +124,11 @@ def check_apart(out: Path | None, *read: NetFile | str | None) -> None:
     Args:
         read: nets, and arrays as `x.npz` or `NAME=x.npy`.
     """
+    paths = list[Path]()
     for source in read:
         texts = {source, source.rpartition("=")[2]} if isinstance(source, str) else ()
-        paths = [source] if isinstance(source, Path) else map(Path, texts)
-        if out is not None and any(_is_same(out, path) for path in paths):
-            what = "is read, too: what is written would take its place"
-            raise CompileError(str(out), what, "choose another file")
-
-
-def _is_same(out: Path, path: Path) -> bool:
-    """Whether two names are of one file; a link is replaced without what it leads to."""
-    with suppress(OSError, ValueError):
-        return not out.is_symlink() and out.is_file() and out.samefile(path)
-    return False
+        paths += [source] if isinstance(source, Path) else map(Path, texts)
+    check_kept(out, paths)
 
 
 def only_init(placed: Init | None, named: Init | None) -> Init | None:

@@ -20,6 +20,8 @@ MAX_NESTING = 64
 """How many braces of a text may be open at once."""
 MAX_OPERATORS = 100_000
 """Of a net: so many are read in half a minute, and compiled in minutes."""
+MAX_NAMES = 500_000
+"""Of a net, with those inside: names of blobs, arguments and nets. So many are read in seconds."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
@@ -81,13 +83,24 @@ def parse_text(text: str, location: Location | str) -> NetDef:
         raise CompileError(location, "the text form is damaged") from error
 
 
-def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
+def check_text(net: NetDef, location: Location | str) -> None:
     """Raise `CompileError` unless every name in the net, and in nets it holds, is readable text."""
+    _check_text(net, location, 0, 0)
+
+
+def _check_text(net: NetDef, location: Location | str, depth: int, names: int) -> int:
+    """The same of a net in others that hold so many names; how many there are with its own."""
     if depth > MAX_NESTING:
         raise CompileError(location, f"nets are nested more than {MAX_NESTING} deep")
     if len(net.op) > MAX_OPERATORS:  # each takes a thousand bytes as soon as Python sees it
         what = f"has {len(net.op)} operators; at most {MAX_OPERATORS} are read"
         raise CompileError(location, what)
+    names += len(net.external_input) + len(net.external_output)
+    names += sum(len(op.input) + len(op.output) + len(op.arg) for op in net.op)
+    names += sum(len(arg.nets) for op in net.op for arg in op.arg) if names <= MAX_NAMES else 0
+    if names > MAX_NAMES:
+        what = f"has more than {MAX_NAMES} names of blobs, arguments and nets"
+        raise CompileError(location, what, "so many are read")
     for text in (net.name, net.type, *net.external_input, *net.external_output):
         check_name(text, location)
     for op in net.op:
@@ -96,7 +109,8 @@ def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
         for arg in op.arg:
             check_name(arg.name, location)
             for inner in _nets(arg):
-                check_text(inner, location, depth + 1)
+                names = _check_text(inner, location, depth + 1, names)
+    return names
 
 
 def _nets(arg: Argument) -> list[NetDef]:

@@ -105,11 +105,38 @@ def _taps(b: Builder, at: SSAValue, size: Dim, mode: str, padding: str, low: flo
     if mode == "nearest":
         place = b.round("even", at)
         return [(*_held(b, place, size, low, padding), b.full_like(at, 1.0))]
-    below, reach = b.round("floor", at), REACH[mode]
+    reach = REACH[mode]
+    at = _nearby(b, at, size, padding, low, reach + 1.0)
+    below = b.round("floor", at)
     places = [plus(b, below, offset) for offset in range(1 - reach, reach + 1)]
     weights = [weight_at(b, b.abs(b.sub(at, place)), mode, CUBIC) for place in places]
     corners = [_held(b, place, size, low, padding) for place in places]
     return [(*where, weight) for where, weight in zip(corners, weights, strict=True)]
+
+
+def _nearby(
+    b: Builder, at: SSAValue, size: Dim, padding: str, low: float, reach: float
+) -> SSAValue:
+    """Places of the same samples near the axis: far away floats tell no neighbours apart, nor any
+    at infinity.
+
+    Args:
+        reach: how far outside of the axis no neighbour differs from those that are farther.
+    """
+    last = plus(b, b.cast(b.size(size), dtype_of(at)), -1.0)
+    if padding != "reflection":
+        return b.maximum(b.minimum(at, plus(b, last, reach)), b.full_like(last, -reach))
+    begin, end = b.full_like(last, low), plus(b, last, -low)
+    inside = b.logical("and", b.compare("ge", at, begin), b.compare("le", at, end))
+    return b.select(inside, at, _mirrored(b, at, last, low))
+
+
+def _mirrored(b: Builder, place: SSAValue, last: SSAValue, low: float) -> SSAValue:
+    """Places outside of an axis as those that they are mirrored to."""
+    period = times(b, plus(b, last, -2.0 * low), 2.0)
+    far = b.abs(plus(b, place, -low))
+    rest = b.sub(far, b.mul(b.round("floor", b.div(far, period)), period))
+    return plus(b, b.minimum(rest, b.sub(period, rest)), low)
 
 
 def _held(
@@ -124,10 +151,7 @@ def _held(
     zero = b.full_like(last, 0)
     inside = b.logical("and", b.compare("ge", place, zero), b.compare("le", place, last))
     if padding == "reflection":
-        period = times(b, plus(b, last, -2.0 * low), 2.0)
-        far = b.abs(plus(b, place, -low))
-        rest = b.sub(far, b.mul(b.round("floor", b.div(far, period)), period))
-        place = b.select(inside, place, plus(b, b.minimum(rest, b.sub(period, rest)), low))
+        place = b.select(inside, place, _mirrored(b, place, last, low))
     number = b.cast(b.maximum(b.minimum(place, last), zero), "i64")
     always = b.broadcast(b.fill(1, (), "i1"), dims_of(place), [])
     return number, inside if padding == "zeros" else always

@@ -13,6 +13,7 @@ from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, CompiledModel
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.wheel import DEFAULT_VERSION, check_version, wheel
 from rnncc.platforms import system_of
+from rnncc.sources import check_kept
 from rnncc.writing import create, staged
 
 KINDS = {
@@ -98,6 +99,7 @@ def write_products(
     out: Path,
     kinds: Iterable[str] = DEFAULT_KINDS,
     version: str = DEFAULT_VERSION,
+    read: Iterable[Path] = (),
 ) -> Artifacts:
     """Write files into a folder, which is made if need be: all of them, or none.
 
@@ -108,10 +110,11 @@ def write_products(
         out: the folder.
         kinds: keys of `KINDS`.
         version: of a wheel.
+        read: the files that the model was made of.
 
     Raises:
         CompileError: as for `check_kinds`; or it is no version; or the folder cannot be written, or
-            linking fails; or a source of somebody else's would be replaced.
+            linking fails; or a source of somebody else's, or a file of `read`, would be replaced.
     """
     requested = check_kinds(kinds, compiled.name, compiled.products)
     check_version(version)
@@ -119,6 +122,7 @@ def write_products(
         with staged(out) as folder:
             written = _write(compiled, folder, requested, version)
             for file in folder.iterdir():
+                check_kept(out / file.name, read)
                 _check_ours(out / file.name)
         return written.moved(out)
     except OSError as error:

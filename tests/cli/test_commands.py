@@ -297,6 +297,7 @@ def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:
         ["compile", "lstm.pbtxt", "lstm_init.pbtxt", "--emit", "obj", "-o", "link"],
         ["compile", "lstm.pbtxt", "lstm_init.pbtxt", "--emit", "rnn", "-o", "lstm.rnn.mlir"],
         ["compile", "lstm.o", "lstm_init.pbtxt", "--emit", "obj"],
+        ["compile", "lstm.o", "lstm_init.pbtxt", "--products", "o,h"],
         ["run", "lstm.pbtxt", "lstm_init.pbtxt", "-i", "x=lstm.npz", "-o", "lstm.npz"],
         ["plan", "lstm.pbtxt", "lstm_init.pbtxt", "--html", "./lstm.pbtxt"],
         ["draw", "lstm", "-o", "lstm"],

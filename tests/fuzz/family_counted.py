@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.frontends.onnx.models import graph, info, node
+from tests.frontends.onnx.random_lists import list_info
 from tests.fuzz import family_indexing, family_options, random_nodes
 from tests.fuzz.growing import Dims, Growing, Maker, NotPossibleError, Tensor, grow, replaced
 from tests.fuzz.random_onnx import finished, recurrent, scan
@@ -39,14 +40,56 @@ def by_places(g: Growing) -> None:
 
 
 def up_to(g: Growing) -> None:
-    """The first rows, as many as an input says, or those behind them."""
+    """The first rows, as many as an input says, or those behind them, or some of these in steps."""
     x = g.pick(1, 3)
     ends = [v for v in g.values if v.dtype == "i64" and v.dims == (1,)]
     if g.opset < 10 or not ends:
         raise NotPossibleError
     axis, end = g.axis(x), ends[0]
     bounds = [g.ints(0), end] if g.rng.random() < 0.7 else [end, g.ints(1 << 40)]
-    g.add("Slice", [x, *bounds, g.ints(axis)], replaced(x.dims, axis, _count(g)))
+    steps = [g.ints(g.rng.randint(2, 3))] if g.rng.random() < 0.3 else []
+    g.add("Slice", [x, *bounds, g.ints(axis), *steps], replaced(x.dims, axis, _count(g)))
+
+
+def chunked(g: Growing) -> None:
+    """A loop over chunks of rows, or over some of theirs, that data may end: the last chunk may
+    have fewer."""
+    x = g.pick(2, 3)
+    if g.opset < 13 or any(isinstance(d, str) for d in x.dims[1:]) or x.dims[0] == 0:
+        raise NotPossibleError
+    rows, ends, p = g.constant(np.array(g.rng.randint(2, 4))), g.rng.random() < 0.5, g.fresh()
+    first, limit = g.ints(0), g.constant(np.float32(g.one_of(-9.0, 0.3, 0.9)))
+    largest = node("ReduceMax", f"{p}row", f"{p}v2", axes=[0])
+    nodes = [
+        node("Mul", f"{p}i {rows}", f"{p}k"),
+        node("Add", f"{p}k {rows}", f"{p}k2"),
+        node("Unsqueeze", f"{p}k {first}", f"{p}from"),
+        node("Unsqueeze", f"{p}k2 {first}", f"{p}to"),
+        node("Slice", f"{x.name} {p}from {p}to {first} {g.ints(g.one_of(1, 1, 2))}", f"{p}part"),
+        node("Add", f"{p}part {p}v", f"{p}sum"),
+        node("Tanh", f"{p}sum", f"{p}row"),
+        largest if g.opset < 18 else node("ReduceMax", f"{p}row {first}", f"{p}v2"),
+        node("SequenceInsert", f"{p}s {p}row", f"{p}s2"),
+        node("ReduceMax", f"{p}v2", f"{p}top", keepdims=0),
+        node("Less", f"{p}top {limit}", f"{p}small"),
+        node("Identity", f"{p}small" if ends else f"{p}go", f"{p}on"),
+    ]
+    inputs = [info(f"{p}i", [], "i64"), info(f"{p}go", [], "i1"), info(f"{p}v", None)]
+    outputs = [info(f"{p}on", [], "i1"), info(f"{p}v2", None), list_info(f"{p}s2")]
+    made = graph(nodes, [*inputs, list_info(f"{p}s")], outputs)
+    shape = g.add("Shape", [x], (x.rank,), "i64")
+    size = g.add("Gather", [shape, g.constant(np.array(0))], (), "i64", axis=0)
+    more = g.constant(g.constants[rows] - 1)
+    count = g.add("Div", [g.add("Add", [size, more], (), "i64"), rows], (), "i64")
+    one = (1, *x.dims[1:])
+    given = [
+        count,
+        g.constant(np.array(True)),
+        g.floats(*map(int, one)),
+        g.add("SequenceEmpty", [], (), "list"),
+    ]
+    parts = g.add_all("Loop", given, [(one, "f32"), ((), "list")], body=made)[1]
+    g.add("ConcatFromSequence", [parts], (_count(g), *x.dims[1:]), axis=0)
 
 
 def appended(g: Growing) -> None:
@@ -96,14 +139,14 @@ def _count(g: Growing) -> str:
     return f"count{len(g.nodes)}"
 
 
-STARTS: list[Maker] = [by_mask, by_mask, by_places, up_to, up_to, appended, appended]
+STARTS: list[Maker] = [by_mask, by_mask, by_places, up_to, up_to, appended, appended, chunked]
 MAKERS: list[Maker] = [
     *random_nodes.NODES,
     *(family_indexing.extreme, family_indexing.backwards, family_indexing.repeated),
     *(family_indexing.rows, family_options.norm),
     *(family_options.reduced, family_options.window, layer, scan),
     *STARTS[1:4],
-    appended,
+    *(appended, chunked),
 ]
 
 
@@ -118,4 +161,5 @@ def counted_model(rng: random.Random) -> Any:
     inputs = list(g.values)
     grow(g, 1, STARTS)
     grow(g, rng.randint(1, 4), MAKERS)
+    g.values = [value for value in g.values if value.dtype != "list"]
     return finished(g, inputs)

@@ -40,6 +40,14 @@ def test_a_message_of_another_library_is_taken_by_its_bytes() -> None:
     assert load(SMALL) is SMALL
 
 
+def _nested(count: int) -> bytes:
+    """A net with so many arguments, in another one with as many."""
+    arguments = [{"name": "a"}] * count
+    return NetDef(
+        op=[{"arg": [{"n": {"op": [{"arg": arguments}]}}, *arguments]}]
+    ).SerializeToString()
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -53,6 +61,9 @@ def test_a_message_of_another_library_is_taken_by_its_bytes() -> None:
         (b"\x0a\x02\xff\xfe", "is not UTF-8"),
         # two bytes each, of which none is looked at: Python would take a thousand for each
         (b"\x12\x00" * 100_001, "has 100001 operators; at most 100000 are read"),
+        (NetDef(op=[{"input": [""] * 500_001}]).SerializeToString(), "more than 500000 names"),
+        (NetDef(external_input=[""] * 500_001).SerializeToString(), "more than 500000 names"),
+        (_nested(300_000), "more than 500000 names"),
     ],
 )
 def test_what_is_no_net_is_an_error(data: bytes, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -224,8 +225,9 @@ class ResolvedNet:
         forgotten = unread.intersection(name for index in unused for name in net.op[index].input)
         self.inputs = [name for name in self.inputs if name not in forgotten] + list(used)
         self.starts = used | self.starts
+        inputs = {*self.inputs}
         self.starts = {
-            name: blob for name, blob in self.starts.items() if name in self.inputs or blob.uses
+            name: blob for name, blob in self.starts.items() if name in inputs or blob.uses
         }
 
     def declare(self, s: Shapes, shapes: Sizes) -> None:
@@ -248,8 +250,9 @@ class ResolvedNet:
             sizes = parse_shape(shape, s.location)
             s.expect(self.starts[name], [s.fresh() if size is None else size for size in sizes])
         unread = {name for name in self.inputs if not self.starts[name].uses}
-        for name in [name for name in unread if self.starts[name].shape is None]:
-            self.inputs.remove(name)
+        unknown = {name for name in unread if self.starts[name].shape is None}
+        self.inputs = [name for name in self.inputs if name not in unknown]
+        for name in unknown:
             del self.starts[name]
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
@@ -288,7 +291,7 @@ class ResolvedNet:
         if "" in names:
             raise CompileError(self.location, f"{what} holds an empty name")
         if len(set(names)) < len(names):
-            twice = next(name for name in names if list(names).count(name) > 1)
+            twice = next(name for name, times in Counter(names).items() if times > 1)
             raise CompileError(self.location, f'{what} lists "{twice}" twice')
 
     def _gradients(self, net: NetDef, scope: Scope, absent: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, unless_negative
+from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, total, unless_negative
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
@@ -17,7 +17,7 @@ from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Minimum, Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
-from rnncc.ir.size_proofs import is_natural, larger, smaller
+from rnncc.ir.size_proofs import at_most, is_natural, larger, smaller
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -148,6 +148,43 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
         return None
     repeats = n.b.broadcast(x, both, range(rank - len(dims), rank))
     return Partial.counted(Value.computed(repeats), axis, shape.count)
+
+
+def joined_rows(n: Node, parts: Sequence[Value], rows: Sequence[SSAValue], axis: int) -> Value:
+    """Tensors one behind the other along an axis, of some of which the run decides how many rows
+    count.
+
+    Args:
+        rows: all rows of each.
+    """
+    b, (joined, *others) = n.b, rows
+    counts = [_count_along(n, part, axis) for part in parts]
+    count, counted = counts[0], isinstance(parts[0], Partial)
+    for part, rest, more in zip(parts[1:], others, counts[1:], strict=True):
+        before, joined = dims_of(joined)[axis], b.concat([joined, rest], axis)
+        if counted:  # the rows that do not count are left out
+            joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
+        counted, count = counted or isinstance(part, Partial), b.add(count, more)
+    known = total(*counts) if len(counts) == 2 else None  # of x[:n] and x[n:]
+    if known is not None and at_most(known, dims_of(joined)[axis]):
+        return Value.computed(b.slice(joined, axis, 0, known))
+    return Partial.counted(Value.computed(joined), axis, count)
+
+
+def _count_along(n: Node, part: Value, axis: int) -> SSAValue:
+    count = part.count if isinstance(part, Partial) else None
+    return n.b.size(part.dims[axis], "i64") if count is None else count
+
+
+def _places_behind(b: Builder, before: Dim, size: Dim, count: SSAValue) -> SSAValue:
+    """The numbers of so many rows of a tensor, then of those behind its first part."""
+    at = b.iota((size,), 0, "i64")
+    count, first, last = (
+        b.broadcast(number, (size,), [])
+        for number in (count, b.size(before, "i64"), b.size(size - 1, "i64"))
+    )
+    behind = b.minimum(b.add(b.sub(at, count), first), last)
+    return b.select(b.compare("lt", at, count), at, behind)
 
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:

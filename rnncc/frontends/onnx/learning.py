@@ -36,7 +36,9 @@ class Learnt(Exception):
         same: pairs of formulas of one size; the second gives way to the first.
         counted: the symbol of a size that the run decides, and that no other size tells.
         shortened: the formula of how far an axis goes on behind a slice in a loop, which has fewer
-            rows in an iteration for which it is negative.
+            rows in an iteration for which it is negative; of a slice that begins at a computed
+            place, how many places there are for all of its rows but one.
+        whole: the latter formula of a slice that has all of its rows in each iteration.
     """
 
     def __init__(
@@ -47,10 +49,11 @@ class Learnt(Exception):
         same: tuple[tuple[Dim, Dim], ...] = (),
         counted: str | None = None,
         shortened: Dim | None = None,
+        whole: Dim | None = None,
     ) -> None:
-        super().__init__(facts, symbol, size, same, counted, shortened)
+        super().__init__(facts, symbol, size, same, counted, shortened, whole)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
-        self.counted, self.shortened = counted, shortened
+        self.counted, self.shortened, self.whole = counted, shortened, whole
 
 
 class Fork(Exception):
@@ -78,6 +81,7 @@ class Known:
         same: pairs of formulas of one size; the second gives way to the first.
         counted: symbols of sizes that the run decides, and that no other size tells.
         shortened: how far axes go on behind slices in loops that may have fewer rows.
+        whole: the same of slices at computed places that have all of their rows.
     """
 
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
@@ -85,6 +89,7 @@ class Known:
     same: tuple[tuple[Dim, Dim], ...] = ()
     counted: frozenset[str] = frozenset()
     shortened: frozenset[Dim] = frozenset()
+    whole: frozenset[Dim] = frozenset()
 
     def facts_hold(self, facts: Sequence[Dim]) -> bool:
         """Whether all of some facts were learnt."""
@@ -100,6 +105,8 @@ class Known:
             return replace(self, counted=self.counted | {learnt.counted})
         if learnt.shortened is not None:
             return replace(self, shortened=self.shortened | {learnt.shortened})
+        if learnt.whole is not None:
+            return replace(self, whole=self.whole | {learnt.whole})
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
@@ -112,7 +119,7 @@ class Known:
             tuple(fact.substitute(new) for fact in facts),
             tuple((one, other) for one, other in same if one != other),
             self.counted,
-            frozenset(behind.substitute(new) for behind in self.shortened),
+            *(frozenset(f.substitute(new) for f in held) for held in (self.shortened, self.whole)),
         )
 
 

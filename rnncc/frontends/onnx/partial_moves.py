@@ -9,10 +9,15 @@ from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
+from rnncc.frontends.onnx.counted import (
+    CountedShape,
+    counted_shape,
+    joined_rows,
+    repeated,
+    same_count,
+)
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
-from rnncc.frontends.onnx.offsets import total
 from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
@@ -23,9 +28,7 @@ from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import from_front
@@ -187,34 +190,7 @@ def _joined(n: Node, inputs: Operands) -> Moved:
     axis = n.axis(n.integer("axis"), parts[0].rank)
     if any(isinstance(part, Partial) and part.axis != axis for part in parts):
         return None
-    b, (joined, *others) = n.b, [n.x(index) for index in range(len(parts))]
-    counts = [_count_of(n, part, axis) for part in parts]
-    count, counted = counts[0], isinstance(parts[0], Partial)
-    for part, rows, more in zip(parts[1:], others, counts[1:], strict=True):
-        before, joined = dims_of(joined)[axis], b.concat([joined, rows], axis)
-        if counted:  # the rows that do not count are left out
-            joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
-        counted, count = counted or isinstance(part, Partial), b.add(count, more)
-    rows = total(*counts) if len(counts) == 2 else None  # of x[:n] and x[n:]
-    if rows is not None and at_most(rows, dims_of(joined)[axis]):
-        return Value.computed(b.slice(joined, axis, 0, rows))
-    return Partial.counted(Value.computed(joined), axis, count)
-
-
-def _count_of(n: Node, part: Value, axis: int) -> SSAValue:
-    count = part.count if isinstance(part, Partial) else None
-    return n.b.size(part.dims[axis], "i64") if count is None else count
-
-
-def _places_behind(b: Builder, before: Dim, size: Dim, count: SSAValue) -> SSAValue:
-    """The numbers of so many rows of a tensor, then of those behind its first part."""
-    at = b.iota((size,), 0, "i64")
-    count, first, last = (
-        b.broadcast(number, (size,), [])
-        for number in (count, b.size(before, "i64"), b.size(size - 1, "i64"))
-    )
-    behind = b.minimum(b.add(b.sub(at, count), first), last)
-    return b.select(b.compare("lt", at, count), at, behind)
+    return joined_rows(n, parts, [n.x(index) for index in range(len(parts))], axis)
 
 
 def _split(n: Node, inputs: Operands) -> Moved:

@@ -26,6 +26,7 @@ from rnncc.sources import (
     head,
     is_regular,
     limit,
+    note,
     read_bytes,
 )
 
@@ -40,6 +41,8 @@ MAX_SPARSE = 1 << 26
 """How many elements a sparse tensor may have, zeros among them: its file holds none of these."""
 MAX_NODES = 30_000
 """How many nodes are read, those of functions each time that they are called."""
+MAX_NAMES = 300_000
+"""Of all graphs: names of values, attributes, graphs and functions; so many are read in seconds."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 6
@@ -121,17 +124,31 @@ def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
 
 def _check_graphs(model: ModelProto, name: str) -> None:
     """Raise `CompileError` for too many nodes, graphs too deep in others, or unreadable names."""
-    level, nodes = [model.graph, *model.functions], 0
+    level, nodes, names = [model.graph, *model.functions], 0, len(model.functions)
     for _ in range(MAX_DEPTH):
         nodes += sum(len(graph.node) for graph in level)
         if nodes > MAX_NODES:  # each takes a thousand bytes as soon as Python sees it
             raise CompileError(name, f"has {nodes} nodes; at most {MAX_NODES} are read")
+        names += sum(map(_count_names, level))
+        if names > MAX_NAMES:
+            what = f"has more than {MAX_NAMES} names of values, attributes and graphs"
+            raise CompileError(name, what, "so many are read")
         for graph in level:
             _check_text(graph, name)
         level = [inner for graph in level for inner in graphs_of(graph)]
         if not level:
             return
     raise CompileError(name, f"has graphs inside each other, more than {MAX_DEPTH} deep")
+
+
+def _count_names(graph: Any) -> int:
+    """How many names of values, attributes and graphs a graph or function has."""
+    lists = [getattr(graph, part, ()) for part in ("initializer", "input", "output")]
+    lists += [part for node in graph.node for part in (node.input, node.output, node.attribute)]
+    count = sum(map(len, lists))
+    if count > MAX_NAMES:  # enough is known, and looking at each attribute would take long
+        return count
+    return count + sum(len(a.graphs) for node in graph.node for a in node.attribute)
 
 
 def _check_text(graph: Any, name: str) -> None:
@@ -282,6 +299,7 @@ class Tensors:
         self._count(tensor.name, region, location)
         try:
             if region not in self._regions:
+                note(path)
                 self._regions[region] = region.read()
         except OSError as error:
             what = f"{shown}: cannot read {path.name}: {error.strerror}"

@@ -142,6 +142,10 @@ CASES: dict[str, tuple[Any, str]] = {
         "node 'y' (LSTM): attribute 'direction' = 'sideways' is not one of forward, reverse, "
         "bidirectional",
     ),
+    "limit that leaves nothing": (
+        one("RNN", "x x x", clip=0.0),
+        "node 'y' (RNN): attribute 'clip' = 0 (a limit is above 0; without one nothing is clipped)",
+    ),
     "wrong rank": (
         one("LSTM", "x w r", {"w": np.ones((1, 16, 4), "f4"), "r": np.ones((1, 16, 4), "f4")}),
         "node 'y' (LSTM): has data of shape N x 4, expected 3 axes",

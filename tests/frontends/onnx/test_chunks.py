@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
-from rnncc_runtime import ArrayError
+from rnncc_runtime import ArrayError, RunError
 
 import rnncc
 from tests.frontends.onnx.models import assert_close, body, by_onnxruntime, info, model, node
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peers
 NUMBERS: dict[str, Any] = {
     **{"zero": np.array(0), "one": np.array([1]), "two": np.array(2), "three": np.array(3)},
     **{"axis": np.array([0]), "most": np.array(2**31 - 1), "yes": np.array(True)},
-    **{"half": np.float32(0.5), "flat": np.array([0, 6])},
+    **{"pace": np.array([2]), "half": np.float32(0.5), "flat": np.array([0, 6])},
 }
 SIZES = [
     node("Shape", "x", "sizes", start=1, end=2),
@@ -77,6 +77,15 @@ def given(steps: int, batch: int = 2) -> Any:
 def test_a_last_chunk_of_fewer_rows(tested: bool) -> None:
     made = looped([*MEAN, node("Add", "chunk v", "row")], tested)
     compared(made, [given(1), given(3, 1), given(4), given(11, 3)])
+
+
+@pytest.mark.parametrize("length", ["three", "two"])
+def test_every_other_row_of_chunks(length: str) -> None:
+    """`x[:, i:i + 3:2]`, and `x[:, i:i + 2:2]`, of which the last chunk has the one row always."""
+    chunk = [node("Add", f"k {length}", "k2"), node("Unsqueeze", "k2 axis", "end")]
+    chunk = [CHUNK[0], *chunk, node("Slice", "x start end one pace", "chunk")]
+    made = looped([*MEAN, node("Add", "chunk v", "row")], False, chunk=chunk)
+    compared(made, [given(1), given(3, 1), given(11)])
 
 
 @pytest.mark.parametrize("tested", [False, True])
@@ -186,3 +195,49 @@ def test_chunks_written_behind_a_batch_of_any_size(kind: str) -> None:
     if kind == "f16":
         calls = [{name: a.astype(np.float16) for name, a in call.items()} for call in calls]
     compared(model([*first, loop], inputs, outputs, numbers), calls)
+
+
+def ended(chunk: list[Any], before: list[Any] | None = None, inputs: str = "") -> Any:
+    """Over chunks of three rows, until the state is beyond a limit: `break`."""
+    nodes = [node("Mul", "i three", "k"), *chunk, *MEAN, node("Add", "chunk v", "row")]
+    nodes += [node("SequenceInsert", "s row", "s2"), node("ReduceMax", "v2", "largest", keepdims=0)]
+    nodes += [node("Less", "largest limit", "on")]
+    loop = node("Loop", "chunks yes h e", "y z", body=untyped(body(nodes, "v s", "", "on")))
+    behind = node("ConcatFromSequence", "z", "rows", axis=1)
+    given = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2]), info("limit", [])]
+    given += [info(name, [], "i64") for name in inputs.split()]
+    outputs = [info("y", None), info("rows", None)]
+    nodes = [*SIZES, *(before or []), node("SequenceEmpty", "", "e"), loop, behind]
+    return model(nodes, given, outputs, NUMBERS)
+
+
+def limited(steps: int, batch: int, limit: float, **more: int) -> Any:
+    numbers = {name: np.array(number, np.int64) for name, number in more.items()}
+    return given(steps, batch) | {"limit": np.array(limit, np.float32)} | numbers
+
+
+@pytest.mark.parametrize("chunk", [CHUNK, LIMITED])
+def test_chunks_until_data_ends_the_loop(chunk: list[Any]) -> None:
+    """The last chunk has the rows that are left, unless the loop ended before it."""
+    compared(ended(chunk), [limited(n, 2, 9) for n in (1, 3, 11)] + [limited(11, 1, -9)])
+
+
+def test_parts_of_an_axis_until_data_ends_the_loop() -> None:
+    """By computed numbers, of which those below 0 count from the last part."""
+    before = [node("SplitToSequence", "x three", "parts", axis=1)]
+    part = [node("Sub", "i shift", "at"), node("SequenceAt", "parts at", "chunk")]
+    made = ended(part, before, "shift")
+    calls = [limited(n, 2, 9, shift=shift) for n, shift in ((1, 0), (3, 0), (8, 1), (11, 2))]
+    compared(made, [*calls, limited(11, 1, -9, shift=-3)])
+    with pytest.raises(RunError, match="outside"):
+        rnncc.compile(made).run(limited(8, 1, 9, shift=-1))
+
+
+def test_whole_chunks_until_data_ends_the_loop() -> None:
+    """What needs three rows is an error of the run where fewer are left."""
+    cut = [*CHUNK[:3], node("Slice", "x start end one", "part")]
+    made = ended([*cut, node("Reshape", "part same", "chunk")])
+    made.graph.initializer.append(numpy_helper.from_array(np.array([0, 3, 2]), "same"))
+    compared(made, [limited(3, 1, 9), limited(9, 2, 9), limited(8, 2, -9)])
+    with pytest.raises(RunError, match="outside"):
+        rnncc.compile(made).run(limited(8, 1, 9))

@@ -1,4 +1,4 @@
-"""Slices whose bounds the run decides, a known number of elements apart."""
+"""Slices whose bounds the run decides."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 from rnncc_runtime import RunError
 
 import rnncc
 from rnncc.errors import CompileError
 from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, interpreted, model, node
+from tests.frontends.onnx.partial_rows import compared
 
 TABLE = np.arange(24, dtype=np.float32).reshape(12, 2)
 AXES: dict[str, Any] = {"zero": np.array([0]), "one": np.array(1), "four": np.array([4])}
@@ -56,7 +58,7 @@ def of_two() -> Any:
 
 
 def apart() -> Any:
-    """In steps of two rows."""
+    """In steps of four rows."""
     nodes = [node("Slice", "table at to zero four", "y")]
     return _model(nodes, [info("at", [1], "i64"), info("to", [1], "i64")])
 
@@ -106,9 +108,18 @@ def test_rows_that_are_not_there(at: int) -> None:
         rnncc.compile(positions()).run({"x": _x(5, 2), "at": _at(at)})
 
 
-def test_unknown_number() -> None:
+@pytest.mark.peers
+def test_an_open_number_of_rows_in_steps() -> None:
+    bounds = [(0, 12), (1, 6), (3, 3), (5, 2), (-9, -1), (2, 99), (-99, 5), (11, 2**40)]
+    compared(apart(), [{"at": _at(first), "to": _at(last)} for first, last in bounds])
+
+
+def test_backwards() -> None:
+    made = apart()
+    made.graph.node[0].input[4] = "back"
+    made.graph.initializer.append(numpy_helper.from_array(_at(-1), "back"))
     with pytest.raises(CompileError, match="must be known"):
-        rnncc.compile(apart())
+        rnncc.compile(made)
 
 
 @pytest.mark.peers

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto
 
 import rnncc
+from rnncc.cli import main
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx import reading
 from rnncc.frontends.onnx.importer import import_model
@@ -182,3 +183,26 @@ def test_numbers_of_six_bits(tmp_path: Path) -> None:
     made.graph.initializer[0].data_type = TensorProto.FLOAT6E2M3
     with pytest.raises(CompileError, match="numbers of 6 bits"):
         import_model(saved(made, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ("w.bin", ["compile", "m.onnx", "--emit", "obj", "-o", "w.bin"]),
+        ("w.o", ["compile", "m.onnx", "--products", "h,o", "--name", "w"]),
+        ("w.bin", ["plan", "m.onnx", "--html", "w.bin"]),
+        ("w.svg", ["draw", "m.onnx", "-o", "w.svg"]),
+        ("w.bin", ["run", "m.onnx", "-i", "x=x.npy", "-o", "w.bin"]),
+    ],
+)
+def test_no_file_of_tensors_is_replaced(
+    other: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(held_elsewhere(1, location=other), tmp_path)
+    Path("w.bin").rename(other)
+    np.save("x.npy", np.zeros((1, SIZE), np.float32))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(words) == 2
+    assert "is read, too: what is written would take its place" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

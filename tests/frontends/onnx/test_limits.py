@@ -14,7 +14,7 @@ import pytest
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.reading import MAX_NODES
+from rnncc.frontends.onnx.reading import MAX_NAMES, MAX_NODES
 from rnncc.ir.dims import MOST_TERMS
 from rnncc.stages.reading import MOST_SIZES
 from tests.frontends.onnx.models import imported, info, model, node
@@ -114,6 +114,21 @@ def test_nodes_inside_others_are_counted_before_one_is_looked_at() -> None:
     data = onnx.ModelProto(graph=onnx.GraphProto(node=[outer])).SerializeToString()
     with pytest.raises(CompileError, match="has 30002 nodes; at most 30000 are read"):
         import_model(data)
+
+
+@pytest.mark.parametrize("part", ["node", "graph", "attribute"])
+def test_more_names_than_are_read(part: str) -> None:
+    """Refused before one of them is looked at: each takes 20 us of later steps."""
+    many = {"node": 1, "graph": 1, "attribute": 1} | {part: MAX_NAMES + 1}
+    made = onnx.NodeProto(op_type="Sum", input=["x"] * many["node"], output=["y"])
+    inside = [onnx.GraphProto()] * many["attribute"]
+    made.attribute.append(onnx.AttributeProto(name="a", graphs=inside))
+    inputs = [onnx.ValueInfoProto(name="x")] * many["graph"]
+    data = onnx.ModelProto(graph=onnx.GraphProto(node=[made], input=inputs)).SerializeToString()
+    start = process_time()
+    with pytest.raises(CompileError, match="has more than 300000 names"):
+        import_model(data)
+    assert process_time() - start < 5
 
 
 def test_a_sum_of_very_many_sizes() -> None:

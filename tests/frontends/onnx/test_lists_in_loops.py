@@ -158,6 +158,22 @@ def test_elements_that_may_be_appended(name: str) -> None:
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize(("axis", "new"), [(0, 1), (1, 0), (-1, 1)])
+def test_elements_around_those_that_a_loop_may_append(axis: int, new: int) -> None:
+    """As a start before, and an end behind what a recogniser finds."""
+    nodes = [*MAY_APPEND["one"], node("SequenceInsert", "z x", "p")]
+    nodes += [node("SequenceInsert", "p h zero", "q")]
+    nodes += [node("ConcatFromSequence", "q", "all", axis=axis, new_axis=new)]
+    inputs = [info("x", ["N", 3]), info("h", ["N", 3])]
+    made = model(nodes, inputs, [info("all", None)], CONSTANTS)
+    compiled: Any = rnncc.compile(made)
+    for x in ((X - 5) / 64, X / 1e9 - 9):
+        arrays = {"x": x.astype(np.float32), "h": np.cos(X)}
+        got = [compiled.run(arrays)["all"]]
+        assert_same(got, list(by_onnxruntime(made, arrays).values()))
+
+
+@pytest.mark.peers
 @pytest.mark.parametrize("name", [*SCANS, *TURN_BY_TURN])
 def test_loops(name: str) -> None:
     nodes = (SCANS | TURN_BY_TURN)[name]

@@ -69,11 +69,6 @@ def test_long_ones_are_refused() -> None:
         compiled.run({"x": np.zeros((1, 4097, 1, 1), np.float32)})
 
 
-def test_half_a_spectrum_of_open_size_is_refused() -> None:
-    with pytest.raises(CompileError, match="transforms an axis of T"):
-        rnncc.compile(transform(2, 1, inverse=1, onesided=1))
-
-
 def known(length: int, parts: int, opset: int = 20, **attributes: Any) -> Any:
     """A transform of a known length, along the first of two axes beside that of the batch."""
     nodes = [node("DFT", "x length axis", "y", **attributes)]
@@ -141,3 +136,44 @@ def test_matrices_that_do_not_fit() -> None:
         sizes = {"sizes": np.array(size)}
         with pytest.raises(CompileError, match=r"has matrices of shape \w x 2 x 3 for a tensor"):
             imported(model([node("AffineGrid", "theta sizes", "y")], inputs, outputs, sizes, 20))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("length", ["", "even", "odd", "known"])
+def test_back_from_half_a_spectrum(length: str) -> None:
+    """To twice the size less two by default, to one more, or to a known number of elements."""
+    nodes = [node("Shape", "x", "bins", start=1, end=2), node("Squeeze", "bins", "b")]
+    nodes += [node("Mul", "b two", "c"), node("Sub", "c two", "even"), node("Sub", "c one", "odd")]
+    nodes.append(node("DFT", f"x {length or '_'} one", "y", inverse=1, onesided=1))
+    numbers = {"one": np.array(1), "two": np.array(2), "known": np.array(9)}
+    inputs = [info("x", ["N", "F", 3, 2])]
+    made = model(nodes, inputs, [info("y", None)], numbers, 20)
+    compiled: Any = rnncc.compile(made)
+    for bins in (5,) if length == "known" else (2, 3, 8):
+        x = np.random.default_rng(bins).standard_normal((2, bins, 3, 2)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x})
+        assert_close(compiled.run({"x": x}), want)
+    with pytest.raises(ArrayError):
+        compiled.run({"x": np.ones((2, 4 if length == "known" else 0, 3, 2), np.float32)})
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_places_far_away(mode: str, padding: str) -> None:
+    """Where floats do not tell neighbours apart, and at infinity, an element at the border counts
+    once: it was counted twice, or NaN. ONNX Runtime has zeros or other elements there."""
+    nodes = [node("GridSample", "x grid", "y", mode=mode, padding_mode=padding)]
+    inputs = [info("x", [1, 2, 3, 4]), info("grid", [1, 1, "N", 2])]
+    compiled: Any = rnncc.compile(model(nodes, inputs, [info("y", None)], None, 20))
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+
+    def at(*columns: float) -> Any:
+        grid = np.array([[[(place, 0.2) for place in columns]]], np.float32)
+        return compiled.run({"x": x, "grid": grid})["y"]
+
+    if padding == "reflection":  # the ends of the axis are 5e8 lengths away, and mirrored there
+        assert (np.abs(at(1e9, -1e9)) <= np.abs(x).max() * 1.5).all()
+        return
+    near = at(99, 99, 99, -99, -99, -99)
+    np.testing.assert_array_equal(at(1e10, 3e38, np.inf, -1e10, -3e38, -np.inf), near)
+    assert not near.any() if padding == "zeros" else near.all()

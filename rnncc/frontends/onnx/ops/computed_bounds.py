@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.values import NEAR, Value, is_step, varies
 from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of
+from rnncc.nn.axes import strided
 from rnncc.nn.indexing import from_front
 
 Place = Dim | SSAValue
@@ -46,7 +47,7 @@ def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     model, bounds = n.scope.model, (start, end)
     computed = any(isinstance(place, SSAValue) for place in bounds)
     varying = not model.unrolled and _span_varies(start, end)
-    return (computed or varying) and step == 1 and not model.training
+    return (computed or varying) and step > 0 and not model.training
 
 
 def ends_early(n: Node, size: Dim, start: Place, end: Place, step: int) -> bool:
@@ -57,17 +58,36 @@ def ends_early(n: Node, size: Dim, start: Place, end: Place, step: int) -> bool:
         Fork: it is to be tried whether the model can be built so, else that all rows are there.
     """
     model = n.scope.model
-    if step != 1 or model.training or model.unrolled:
+    if step < 1 or model.training or model.unrolled:
         return False
     if not (isinstance(start, Dim) and isinstance(end, Dim) and is_natural(start)):
         return False
-    behind = size - end
+    span = end - start
+    # of every other element of an odd number of them the last one, as of `x[i:i + 4:2]`, is none
+    unread = (int(span) - 1) % step if span.is_static and int(span) > 0 else 0
+    behind = size - end + unread
     short = [one for one in model.unsure(behind) or () if _is_often_negative(one)]
     if not short or model.known.facts_hold(short):
         return False
     if not model.branches and behind not in model.known.shortened:
         raise Fork(None, Learnt(shortened=behind), Learnt(*short))
     return True
+
+
+def may_end(n: Node, size: Dim, span: Dim) -> bool:
+    """Whether a slice of several rows that begins at a computed place in a loop, as `x[i:i + 16]`
+    of a loop that data may end, may have fewer.
+
+    Raises:
+        Fork: as of `ends_early`; a call in which rows are missing is an error of the run then.
+    """
+    model, behind = n.scope.model, size - span
+    inside = model.net is not None and n.b.block is not model.net.block
+    if not (inside and span.is_static and int(span) > 1) or model.training or model.unrolled:
+        return False
+    if behind not in model.known.shortened | model.known.whole:
+        raise Fork(None, Learnt(shortened=behind), Learnt(whole=behind))
+    return behind in model.known.shortened
 
 
 def _is_often_negative(formula: Dim) -> bool:
@@ -81,13 +101,19 @@ def _span_varies(start: Place, end: Place) -> bool:
     return isinstance(start, Dim) and isinstance(end, Dim) and varies(end - start)
 
 
-def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> Partial:
-    """The rows from one bound to another, of which there are as many as these leave."""
+def counted_rows(
+    n: Node, x: SSAValue, axis: int, start: Place, end: Place, step: int = 1
+) -> Partial:
+    """The rows from one bound to another, or some of them in steps, of which there are as many as
+    these leave."""
+    if step > 1:
+        rows = counted_rows(n, x, axis, start, end)
+        return _in_steps(n, rows, step)
     b, size = n.b, dims_of(x)[axis]
     first, behind = (_known_row(n, place, size) for place in (start, end))
     whole, most = b.size(size), size if behind is None else behind
     if first is None:
-        most = _longest(start, end, most)
+        most = _longest(n, start, end, most)
         x = _rows_behind(n, x, axis, _row(n, start, whole), most)
     else:
         most = larger(most - first, Dim.of(0))
@@ -97,16 +123,26 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
         for place, known in ((start, first), (end, behind))
     )
     count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
-    if (step := _step_of_chunks(n, start, end, most, size)) is not None:
-        n.scope.model.chunks[count] = step, size
+    if (loop := _step_of_chunks(n, start, end, most, size)) is not None:
+        n.scope.model.chunks[count] = loop, size
     return Partial.counted(Value.computed(x), axis, count)
 
 
-def _longest(start: Place, end: Place, most: Dim) -> Dim:
+def _in_steps(n: Node, rows: Partial, step: int) -> Partial:
+    """The first of the rows that count, and every one so many behind another."""
+    b, size, count = n.b, rows.dims[rows.axis], rows.count
+    assert count is not None
+    kept = strided(b, n.scope.ssa(rows.whole()), rows.axis, Dim.of(0), size.over(step), step)
+    more = b.add(count, n.full(step - 1, count))
+    count = b.div(more, n.full(step, more))
+    return Partial.counted(Value.computed(kept), rows.axis, count)
+
+
+def _longest(n: Node, start: Place, end: Place, most: Dim) -> Dim:
     """The most rows that lie between two bounds: a number if one is known, as of `i:min(i + 8, T)`,
     else so many."""
     if not (isinstance(start, Dim) and isinstance(end, Dim)):
-        return most
+        return span_of(n, start, end) or most
     span = end - start
     for atom in span.atoms:
         more = span.substitute({atom: 0}) if isinstance(atom, Excess) else span

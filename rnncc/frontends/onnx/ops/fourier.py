@@ -14,7 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
-from rnncc.nn.axes import move_axis
+from rnncc.nn.axes import move_axis, strided
 from rnncc.nn.fourier import Transform, transformed
 from rnncc.nn.windows import Window
 
@@ -61,8 +61,7 @@ def _dft(n: Node) -> SSAValue:
     imaginary parts.
 
     Refused: computed lengths; more than 65,536 elements, more than 4096 of an open number or one
-    that has no two like factors; half a spectrum of open size, or one that is shorter or longer
-    than the length says.
+    that has no two like factors; half a spectrum that is shorter or longer than the length says.
     """
     b, dims = n.b, n.dims()
     x = n.x(0, FLOATS)
@@ -74,15 +73,17 @@ def _dft(n: Node) -> SSAValue:
         raise n.error("transforms the axis of real and imaginary parts")
     inverse, size = n.flag("inverse"), dims[axis]
     real = inverse and onesided
-    if not size.is_static and real:
-        raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
+    if real and dims[-1] != 2:
+        raise n.error("goes back from half a spectrum that has no imaginary parts")
+    if real and not (size.is_static and (not n.has(1) or n.size(1).is_static)):
+        whole = move_axis(b, _whole_of_half(n, x, axis), axis, len(dims) - 2)
+        y = _transformed_whole(n, whole, False, True)
+        return move_axis(b, b.slice(y, len(dims) - 1, 0, 1), len(dims) - 2, axis)
     if not size.is_static and n.has(1):
         x, size = _of_open_length(n, x, axis, n.size(1)), n.size(1)
     if not size.is_static:
         x = move_axis(b, x, axis, len(dims) - 2)
         return move_axis(b, _transformed_whole(n, x, bool(onesided), inverse), len(dims) - 2, axis)
-    if real and dims[-1] != 2:
-        raise n.error("goes back from half a spectrum that has no imaginary parts")
     length = int(n.scalar(1)) if n.has(1) else 2 * (int(size) - 1) if real else int(size)
     if length < 1:
         raise n.error(f"transforms {length} elements")
@@ -93,6 +94,20 @@ def _dft(n: Node) -> SSAValue:
     x = move_axis(b, _of_length(b, x, axis, half if real else length), axis, last)
     bins = half if onesided and not inverse else length
     return move_axis(b, _transformed(n, x, Transform(length, bins, inverse, real)), last, axis)
+
+
+def _whole_of_half(n: Node, x: SSAValue, axis: int) -> SSAValue:
+    """The spectrum of real numbers, of which the second half is the first one's conjugate
+    backwards, where its length is a formula."""
+    b, size, last = n.b, dims_of(x)[axis], len(dims_of(x)) - 1
+    length = n.size(1) if n.has(1) else (size - 1) * 2
+    b.require(length - 1)
+    if (half := length.under(2) + 1) != size:
+        what = f"goes back to {length} elements from half a spectrum of {size}, not {half}"
+        raise n.differ([size], [half], what)
+    behind = strided(b, x, axis, length - size, length - size, -1)
+    real, imaginary = (b.slice(behind, last, part, 1) for part in (0, 1))
+    return b.concat([x, b.concat([real, b.neg(imaginary)], last)], axis)
 
 
 def _of_open_length(n: Node, x: SSAValue, axis: int, length: Dim) -> SSAValue:

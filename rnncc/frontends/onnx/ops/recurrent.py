@@ -50,10 +50,10 @@ class RecurrentOperator(ABC):
         self.n, self.b, self.weights = n, n.b, weights
         self.direction = n.one_of("direction", DIRECTIONS, "forward")
         self.directions = 2 if self.direction == "bidirectional" else 1
+        self.limit = self._limit()
         self.batch_first = n.opset >= 14 and n.flag("layout", 0)
         self.x = self._sequence()
         self.hidden = self._check_weights()
-        self.limit = n.real("clip", 0.0)
         self.functions = gate_functions(n, self.activations, self.directions)
         self.lengths = self._lengths()
         self.starts = [self._start(STARTS + k) for k in range(self.states)]
@@ -62,6 +62,14 @@ class RecurrentOperator(ABC):
     def batch(self) -> Dim:
         """N"""
         return dims_of(self.x)[1]
+
+    def _limit(self) -> float | None:
+        """Within which sums are held: None is no limit."""
+        limit = self.n.real("clip", 0.0)
+        if self.n.given("clip") and not limit > 0:
+            hint = "a limit is above 0; without one nothing is clipped"
+            raise self.n.unsupported(f"attribute 'clip' = {limit:g}", hint)
+        return limit or None
 
     def _sequence(self) -> SSAValue:
         x = self.n.x(0, FLOATS)
@@ -144,7 +152,7 @@ class RecurrentOperator(ABC):
 
     def clipped(self, function: Function) -> Function:
         """A function of a sum that is held within the limit, if there is one."""
-        return partial(_clipped, function, self.limit) if self.limit else function
+        return function if self.limit is None else partial(_clipped, function, self.limit)
 
     @abstractmethod
     def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:
@@ -231,8 +239,8 @@ def _lstm(n: Node) -> list[SSAValue]:
     """i, o, f, g = gates of X W + H R + B; C = f C' + i g, H = o h(C), in one direction or two,
     with peepholes, coupled gates, clipping, lengths and any activations.
 
-    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
-    ThresholdedRelu without their alpha and beta.
+    Refused: elements other than floats; states of open size; a clip of 0 or less; Affine,
+    ScaledTanh and ThresholdedRelu without their alpha and beta.
     """
     return LstmLayer(n, _weights(n)).run()
 
@@ -241,8 +249,8 @@ def _gru(n: Node) -> list[SSAValue]:
     """z, r = gates of X W + H R + B; H = (1 - z) g + z H', with r before or behind the product, in
     one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
-    ThresholdedRelu without their alpha and beta.
+    Refused: elements other than floats; states of open size; a clip of 0 or less; Affine,
+    ScaledTanh and ThresholdedRelu without their alpha and beta.
     """
     return GruLayer(n, _weights(n)).run()
 
@@ -250,8 +258,8 @@ def _gru(n: Node) -> list[SSAValue]:
 def _rnn(n: Node) -> list[SSAValue]:
     """H = f(X W + H' R + B), in one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
-    ThresholdedRelu without their alpha and beta.
+    Refused: elements other than floats; states of open size; a clip of 0 or less; Affine,
+    ScaledTanh and ThresholdedRelu without their alpha and beta.
     """
     return ElmanLayer(n, _weights(n)).run()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import within_most
+from rnncc.frontends.onnx.counted import joined_rows, within_most
 from rnncc.frontends.onnx.decided import one_number
 from rnncc.frontends.onnx.lists import (
     MAX_LISTED,
@@ -21,7 +21,7 @@ from rnncc.frontends.onnx.lists import (
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
-from rnncc.frontends.onnx.ops.slicing import moving_part
+from rnncc.frontends.onnx.ops.slicing import moving_part, part_at
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
@@ -137,7 +137,11 @@ def _parts(n: Node) -> SplitAxis | None:
 
 
 def _part(n: Node, parts: SplitAxis) -> Value:
-    """A part of an axis of open size, by its number or that of a loop's iteration."""
+    """A part of an axis of open size, by its number that of a loop's iteration, or a computed
+    one."""
+    if n.value(1).known is None and not n.scope.model.training:
+        place = n.b.reshape(n.x(1, ("i32", "i64")), ())
+        return part_at(n, parts.uncut(), parts.axis, n.b.cast(place, "i64"), parts.rows)
     formulas = n.value(1).formulas()
     place = formulas[0] if len(formulas) == 1 else Dim.of(int(n.scalar(1)))
     if place.is_static and int(place) < 0:
@@ -241,8 +245,9 @@ def _concat(n: Node) -> SSAValue | Value:
         rows = replace(rows, in_pieces=None)
         if isinstance(rows.stacked, Partial):
             rows = replace(rows, stacked=within_most(n, rows.stacked))
-    if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
-        return _partial_rows(n, rows.stacked, axis_number, new)
+    if isinstance(rows.stacked, Partial) and rows.earlier is None:
+        middle = _partial_rows(n, rows.stacked, axis_number, new)
+        return _with_singles(n, rows, middle, new) if rows.front or rows.items else middle
     check_readable(n.b, rows)
     singles = [*rows.front, *rows.items]
     axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)
@@ -250,20 +255,37 @@ def _concat(n: Node) -> SSAValue | Value:
     if rows.stacked is None and len(known) == len(singles) and _agree(known, axis, new):
         joined = np.stack(known, axis) if new else np.concatenate(known, axis)
         return Value.of(joined, dtype=singles[0].dtype)
-    parts = list[SSAValue]()
-    for item in singles:
-        value, dims = n.scope.ssa(item), list(item.dims)
-        parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
+    joined_parts = [_as_part(n, item, axis, new) for item in singles]
     if rows.stacked is not None:
         count, *dims = rows.stacked.dims
         turned = move_axis(n.b, n.scope.ssa(rows.stacked), 0, axis)
         joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
         between = turned if joined is None else n.b.reshape(turned, joined)
-        parts.insert(len(rows.front), between)
-    return n.b.concat(parts, axis)
+        joined_parts.insert(len(rows.front), between)
+    return n.b.concat(joined_parts, axis)
 
 
-def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool) -> Value:
+def _with_singles(n: Node, rows: StackedRows, middle: Partial, new: bool) -> Value:
+    """The elements around rows of which the run decides how many count, and these."""
+    if not all(
+        item.is_tensor and not isinstance(item, Partial) for item in (*rows.front, *rows.items)
+    ):
+        check_readable(n.b, rows)
+    front, behind = (
+        [Value.computed(_as_part(n, item, middle.axis, new)) for item in items]
+        for items in (rows.front, rows.items)
+    )
+    parts = [*front, middle, *behind]
+    return joined_rows(n, parts, [n.scope.ssa(part.whole()) for part in parts], middle.axis)
+
+
+def _as_part(n: Node, item: Value, axis: int, new: bool) -> SSAValue:
+    """An element of a list, or one row of a new axis."""
+    value, dims = n.scope.ssa(item), list(item.dims)
+    return n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value
+
+
+def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool) -> Partial:
     """The elements of a list whose length the run decides, as rows of an axis: one each of a new
     one, else as many as each has."""
     axis, (count, *dims) = n.axis(axis_number, stacked.rank - (not new)), stacked.dims

@@ -21,6 +21,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     ends_early,
     is_counted,
     is_settled,
+    may_end,
     moving_rows,
     only_row,
     place_of,
@@ -33,6 +34,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import strided
+from rnncc.nn.indexing import from_front
 
 SMALLER_LAST = 18
 """The opset from which the last part of an axis may be smaller than the others."""
@@ -132,8 +134,8 @@ def _slice(n: Node) -> SSAValue | Value:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time, unless they lie a known number of elements apart,
-    or a step beyond the axis leaves one, or one axis is cut so in steps of 1, in inference, where
-    the run decides how many rows there are; an end of INT_MAX behind a negative step.
+    or a step beyond the axis leaves one, or one axis is cut so forwards, in inference, where the
+    run decides how many rows there are; an end of INT_MAX behind a negative step.
     """
     x, dims, counted = n.x(), n.dims(), None
     for axis, start, end, step in bounds_of(n):
@@ -148,12 +150,16 @@ def _slice(n: Node) -> SSAValue | Value:
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
         elif step > NEAR:
             x = n.b.gather(x, only_row(n, size, start, end, step), axis)
-        elif (span := span_of(n, start, end)) is not None and step == 1:
+        elif (
+            (span := span_of(n, start, end)) is not None
+            and step == 1
+            and (counted is not None or not may_end(n, size, span))
+        ):
             x = n.b.gather(x, rows_from(n, size, start, span), axis)
         elif counted is None and (
             is_counted(n, start, end, step) or ends_early(n, size, start, end, step)
         ):
-            counted = axis, start, end
+            counted = axis, start, end, step
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
@@ -170,6 +176,20 @@ def moving_part(n: Node, x: Value, axis: int, start: Dim, length: int) -> Value:
     if ends_early(n, size, start, end, 1):
         return counted_rows(n, n.scope.ssa(x), axis, start, end)
     return Value.computed(n.b.gather(n.scope.ssa(x), moving_rows(n, size, start, end, 1), axis))
+
+
+def part_at(n: Node, x: Value, axis: int, place: SSAValue, length: int) -> Value:
+    """So many rows, the part of a computed number of those that an axis is cut into, of which the
+    last may have fewer; a number that is none of a part is an error of the run."""
+    b, size = n.b, x.dims[axis]
+    parts = size.over(length)
+    first = b.mul(b.iota((parts,), 0, "i64"), b.fill(length, (parts,), "i64"))
+    start = b.gather(first, b.reshape(from_front(b, place, parts), (1,)), 0)
+    start = b.reshape(start, ())
+    span, rows = Dim.of(length), n.scope.ssa(x)
+    if size.divide(span) is not None or not may_end(n, size, span):
+        return Value.computed(b.gather(rows, rows_from(n, size, start, span), axis))
+    return counted_rows(n, rows, axis, start, b.add(start, n.full(length, start)))
 
 
 def _decided_end(

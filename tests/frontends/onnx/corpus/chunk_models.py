@@ -86,6 +86,34 @@ class Split(nn.Module):
         return torch.stack(last, 1)
 
 
+class UntilLoud(nn.Module):
+    """The same as `InChunks` until the state is large: `break`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(6, 8, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = x.new_zeros([1, x.size(0), 8])
+        parts: list[Tensor] = []
+        for i in range(0, x.size(1), 16):
+            y, h = self.rnn(x[:, i : i + 16], h)
+            parts.append(y)
+            if bool(h.mean() > 0.12):
+                break
+        return torch.cat(parts, 1), h
+
+
+class EveryOther(nn.Module):
+    """Every other step of the first five of each six is written."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.clone()
+        for i in range(0, x.size(1), 6):
+            y[:, i : i + 5 : 2] = torch.tanh(x[:, i : i + 5 : 2]) * 2
+        return y
+
+
 def _x() -> dict[str, Tensor]:
     return {"x": torch.randn(2, 20, 6)}
 
@@ -96,6 +124,8 @@ MODELS = {
     "pooled": Exported(Pooled, _x(), {"x": TN}, script=True),
     "within": Exported(Within, _x(), {"x": TN}, script=True),
     "split": Exported(Split, _x(), {"x": TN}, script=True),
+    "until_loud": Exported(UntilLoud, _x(), {"x": TN}, outputs=2, script=True),
+    "every_other": Exported(EveryOther, _x(), {"x": TN}, script=True),
 }
 
 if __name__ == "__main__":
