@@ -15,6 +15,7 @@ if (reason := refusal()) is not None:
 with trying():
     from rnncc.frontends.torch.watch import prove_watching
     from rnncc.torch.compiled_module import CompiledModule
+    from rnncc.torch.divergences import let_divergences_be_read
     from rnncc.torch.elementwise import elementwise
     from rnncc.torch.exports import export
     from rnncc.torch.modules import build, compile
@@ -22,5 +23,6 @@ with trying():
     from rnncc.torch.scripted import unscripted
 
     prove_watching()
+    let_divergences_be_read()
 
 __all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan", "unscripted"]

@@ -247,3 +247,62 @@ def test_generators_are_refused(by_method: bool) -> None:
         with pytest.raises(CompileError, match=r"draws random numbers from a torch.Generator"):
             read(cell, x, x[0])
         assert read(plain, x, x[0]) is not None
+
+
+class Centred(torch.distributions.Normal):
+    """Of whose divergence nothing is said but what holds for what it inherits from."""
+
+
+class Squeezed(torch.distributions.Normal):
+    """Of whose divergence from others the program says something itself."""
+
+
+def diverging(kind: Any) -> Any:
+    def step(x: Any, h: Any) -> Any:
+        p, q = kind(x, h.exp() + 0.1), torch.distributions.Normal(h, x.exp() + 0.1)
+        h = torch.tanh(x + h)
+        return torch.distributions.kl_divergence(p, q), h
+
+    return step
+
+
+@pytest.mark.parametrize("kind", [torch.distributions.Normal, Centred])
+def test_divergences_that_nothing_has_computed_before(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch looks for their formulas, and keeps what it finds."""
+    step = diverging(kind)
+    xs, h = torch.randn(5, 3, 4, requires_grad=True), torch.zeros(3, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.distributions.kl, "_KL_MEMOIZE", {})
+        ours, _ = rt.scan(step, xs, h)
+
+        class Looping(nn.Module):
+            def forward(self, xs: Any, h: Any) -> Any:
+                return rt.scan(step, xs, h)[0]
+
+        exported = rt.compile(Looping(), (xs, h))(xs, h)
+    theirs, _ = loop(step, xs, h)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    torch.testing.assert_close(exported, theirs, **CLOSE)
+    ours, theirs = (torch.autograd.grad(ys.square().sum(), xs)[0] for ys in (ours, theirs))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+def test_divergences_that_a_program_registers_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call computes those."""
+    monkeypatch.setattr(
+        torch.distributions.kl, "_KL_REGISTRY", {**torch.distributions.kl._KL_REGISTRY}
+    )
+    step, (xs, h) = diverging(Squeezed), (torch.randn(5, 3, 4), torch.zeros(3, 4))
+    before, _ = rt.scan(step, xs, h)
+
+    @torch.distributions.register_kl(Squeezed, torch.distributions.Normal)
+    def own(p: Any, q: Any) -> Any:
+        return p.loc - q.loc
+
+    after, _ = rt.scan(step, xs, h)
+    torch.distributions.kl._KL_MEMOIZE.clear()
+    theirs, _ = loop(step, xs, h)
+    torch.testing.assert_close(after, theirs, **CLOSE)
+    assert not torch.allclose(before, after)
