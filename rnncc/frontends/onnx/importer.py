@@ -166,6 +166,7 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     program.bounds, program.counts = tuple(model.bounds), counts
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
+    program.fixed = frozenset(model.fixed) & named
     return Imported(program, held)
 
 
