@@ -6,7 +6,6 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +17,6 @@ from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.functions import (
     arguments_of,
     definition_of,
-    inlined,
     own_function,
     standard_form,
 )
@@ -282,9 +280,8 @@ class Scope:
         """The outputs, folded or built."""
         if any(isinstance(value, Partial | Crossed) for value in node.inputs):
             return self.model.build_partial(node, name, operator)
-        for index in operator.fixed:
-            if self.model.training and node.has(index):
-                node.inputs[index] = self._fixed(node.value(index))
+        for index in filter(node.has, operator.fixed if self.model.training else ()):
+            node.inputs[index] = self.model.fixed_value(node.value(index))
         folded = self._fold(node, operator)
         if folded is None:
             return operator.build(node)
@@ -294,15 +291,6 @@ class Scope:
             self.model.remember_trained(results, folded)
             return results
         return folded
-
-    def _fixed(self, value: Value) -> Value:
-        """The same where its numbers are known, and none of a parameter."""
-        numbers = self.model.numbers_of(value)
-        if numbers is None and value.made is not None:
-            numbers = self.model.constants.get(value.made)
-        if numbers is None or numbers.dtype == object:
-            return value
-        return replace(Value.of(numbers, value.name), fixed=True)
 
     def _operator(self, name: str) -> OnnxOperator | None:
         """How an operator is read: by a user's function, where there is one."""
@@ -400,7 +388,7 @@ class Scope:
         arguments = arguments_of(op, function, location)
         inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
-            for index, inside in enumerate(inlined(op, function)):
+            for index, inside in enumerate(self.model.nodes_of(op, function)):
                 inner.run_node(inside, index, f"{place}: ")
         finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1

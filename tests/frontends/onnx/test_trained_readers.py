@@ -141,3 +141,15 @@ def test_scales_of_stored_integers_are_not_trained() -> None:
         [*nodes, node("Mul", "d w", "y")], [info("x", [2, 3])], [info("y", None)], constants
     )
     assert {*rnncc.compile(made, train=True).parameters} == {"w"}
+
+
+def test_calls_of_a_function_share_the_parameters_inside() -> None:
+    inside = node(
+        "Scan", "h a", "g r", num_scan_inputs=1, body=_step(node("Mul", "h w", "a"), w=ROW)
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    function = onnx.helper.make_function("own", "Twice", ["a", "h"], ["r"], [inside], opset)
+    calls = [node("Twice", "x h0", "b", domain="own"), node("Twice", "b h0", "y", domain="own")]
+    inputs = [info("x", [3, 3]), info("h0", [3])]
+    made = model(calls, inputs, [info("y", None)], domains={"own": 1}, functions=[function])
+    assert {*rnncc.compile(made, train=True).parameters} == {"w"}
