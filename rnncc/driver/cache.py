@@ -201,6 +201,7 @@ def _beside(source: Any, content: bytes) -> bytes | None:
 def _program(program: Program) -> bytes:
     """The text of a program, and its arrays."""
     names = f"{program.name} {sorted(program.recompute)} {sorted(program.zeros)}"
+    names += f" {sorted(program.fixed)}"
     parts = [f"{names}\n{program.module}".encode()]
     for name, array in program.arrays.items():
         parts += [f"{name} {array.dtype} {array.shape}".encode(), array.tobytes()]

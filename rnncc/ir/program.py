@@ -29,6 +29,7 @@ class Program:
         recompute: name hints of values in loops that the net itself says are to be computed again
             by the backward pass, not kept.
         zeros: inputs that may be absent where that is free, and are zeros then.
+        fixed: parameters of floats that training does not change.
         bounds: formulas of sizes that must not be negative, besides those that its ops need.
         counts: an output whose number of rows the run decides -> the output that tells it, an
             int64 without axes, and the axis of the rows; the others of its rows mean nothing.
@@ -42,6 +43,7 @@ class Program:
     zeros: frozenset[str] = frozenset()
     bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    fixed: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return str(self.module)

@@ -120,7 +120,8 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "after": after,
         "programs": [
-            [key, p.name, sorted(p.recompute), sorted(p.zeros)] for key, p in c.programs.items()
+            [key, p.name, sorted(p.recompute), sorted(p.zeros), sorted(p.fixed)]
+            for key, p in c.programs.items()
         ],
         "symbols": c.symbols,
         "inputs": c.inputs,
@@ -151,12 +152,12 @@ def _restore(
     nets = [op for op in module.ops if isinstance(op, Net)]
     if not nets or len(nets) != len(list(module.ops)):
         raise CompileError(source, "holds something else than nets in rnn")
-    rows = facts.get("programs", [["net", nets[0].sym_name.data, [], []]])
-    for net, (key, name, recompute, zeros) in zip(nets, rows, strict=True):
+    rows = facts.get("programs", [["net", nets[0].sym_name.data, [], [], []]])
+    for net, (key, name, recompute, zeros, fixed) in zip(nets, rows, strict=True):
         net.detach()
         own = {n.removeprefix(f"{key}/"): a for n, a in stored.items() if n.startswith(f"{key}/")}
         extras = frozenset(recompute), frozenset(zeros)
-        program = Program(ModuleOp([net]), own, name, source, *extras)
+        program = Program(ModuleOp([net]), own, name, source, *extras, fixed=frozenset(fixed))
         _check_arrays(own, _typed(program), source)
         c.programs[key] = program
     first = next(iter(c.programs.values()))

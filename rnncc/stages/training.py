@@ -74,7 +74,7 @@ def add_gradients(compilation: Compilation) -> None:
 
 
 def differentiate(compilation: Compilation) -> None:
-    """Add the gradients; every float parameter becomes an input.
+    """Add the gradients; every float parameter but the fixed ones becomes an input.
 
     Raises:
         CompileError: the options name an output that there is not.
@@ -178,7 +178,9 @@ def _float_sources(program: Program) -> list[str]:
 
 
 def _float_params(program: Program) -> list[str]:
-    return [name for name, p in program.params.items() if dtype_of(p.y) in FLOATS]
+    """The parameters that training changes."""
+    params = [name for name, p in program.params.items() if dtype_of(p.y) in FLOATS]
+    return [name for name in params if name not in program.fixed]
 
 
 def _differentiated_outputs(program: Program, options: Options) -> list[str]:

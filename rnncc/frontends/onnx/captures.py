@@ -123,8 +123,9 @@ class Captures:
 
     def _held(self, value: Value, const: SSAValue) -> Value:
         """The const that a value is inside; operators that need a constant's numbers find them."""
-        constants = self._scope.model.constants
-        numbers = constants.get(value.made) if value.made is not None else value.known
+        model, constants = self._scope.model, self._scope.model.constants
+        numbers = None if value.made is None else constants.get(value.made)
+        numbers = model.numbers_of(value) if numbers is None else numbers
         if numbers is not None:
             constants[const] = numbers
         return Value.computed(const)

@@ -164,8 +164,13 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     program.bounds, program.counts = tuple(model.bounds), counts
+    for param in program.params.values():  # of initialisers of which the numbers alone were read
+        if not any(True for _ in param.y.uses):
+            param.detach()
+            param.erase()
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
+    program.fixed = frozenset(model.fixed) & named
     return Imported(program, held)
 
 

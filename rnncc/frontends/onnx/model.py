@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.functions import FunctionKey
+from rnncc.frontends.onnx.functions import FunctionKey, inlined
 from rnncc.frontends.onnx.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.reading import Tensors
 from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies
@@ -22,6 +22,8 @@ from rnncc.scalar import Scalar
 from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
+    from onnx import NodeProto
+
     from rnncc.frontends.onnx.node import Node, OnnxOperator
 
 MAX_FOLDED_BYTES = 1 << 29
@@ -48,7 +50,11 @@ class ModelContext:
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
         constants: what stands in a block for a constant of a graph around -> its numbers.
-        trained: what is made of parameters that training changes -> its numbers before that.
+        trained: parameters that training changes and what is made of such -> its numbers before.
+        initialisers: their numbers as Python objects -> these, and the parameters that they are.
+        called: functions as Python objects, and how they are called -> these, and nodes in them.
+        fixed: names of parameters that training does not change.
+        literals: name, type and shape of numbers of no initialiser -> parameters that hold them.
         levels: quantised values -> their numbers as floats.
         dequantised: floats -> the inputs of the node that they are from, and its axis.
         weights: constants -> the same without denormal numbers.
@@ -96,6 +102,12 @@ class ModelContext:
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     constants: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
     trained: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
+    initialisers: dict[int, tuple[Any, str]] = field(default_factory=dict[int, tuple[Any, str]])
+    called: dict[Any, tuple[Any, list[Any]]] = field(
+        default_factory=dict[Any, tuple[Any, list[Any]]]
+    )
+    fixed: set[str] = field(default_factory=set[str])
+    literals: dict[Any, list[str]] = field(default_factory=dict[Any, list[str]])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     waiting: list[tuple[int, Dim]] | None = None
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
@@ -123,12 +135,38 @@ class ModelContext:
     _seed: SSAValue | None = None
 
     def is_trained(self, value: Value | None) -> bool:
-        """Whether it is a parameter that training changes, or made of such alone."""
-        return value is not None and (value.trained or value.made in self.trained)
+        """Whether it is a parameter that training changes, or made of such and constants alone."""
+        return value is not None and value.made in self.trained
+
+    def parameter(self, tensor: Any, array: Array) -> str:
+        """The name of the parameter that an initialiser is, each time that its graph is built."""
+        if id(tensor) not in self.initialisers:
+            name = self.unique(tensor.name)
+            self.initialisers[id(tensor)] = tensor, name  # held, so that no other has its number
+            self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        return self.initialisers[id(tensor)][1]
+
+    def nodes_of(self, op: NodeProto, function: Any) -> list[NodeProto]:
+        """A function's nodes for a call; in training the same ones for like calls, as initialisers
+        of graphs in them are the same parameters."""
+        given = tuple(a.SerializeToString() for a in op.attribute)
+        key = id(function), tuple(map(bool, op.input)), given
+        if not self.training or key not in self.called:
+            self.called[key] = function, inlined(op, function)
+        return self.called[key][1]
 
     def numbers_of(self, value: Value) -> Array | None:
         """The numbers, where they are known; of what training changes, those of the file."""
         return value.known if value.made is None else self.trained.get(value.made)
+
+    def fixed_value(self, value: Value) -> Value:
+        """The same, as numbers that training does not change, where they are known."""
+        numbers = self.numbers_of(value)
+        if numbers is None and value.made is not None:
+            numbers = self.constants.get(value.made)
+        if numbers is None or numbers.dtype == object:
+            return value
+        return replace(Value.of(numbers, value.name), fixed=True)
 
     def remember_trained(self, results: Any, folded: Any) -> None:
         """Keep what an operator's results are before training, for readers that must know them."""
@@ -137,9 +175,21 @@ class ModelContext:
             for each in (results, folded)
         )
         for result, array in zip(values, arrays, strict=False):  # outputs may be left out
-            place: SSAValue | None = result.made if isinstance(result, Value) else result
-            if place is not None:
-                self.trained[place] = array
+            place: Any = result.made if isinstance(result, Value) else result
+            if isinstance(place, SSAValue) and isinstance(array, np.ndarray):
+                self.trained[place] = cast(Array, array)
+
+    def literal(self, name: str, array: Array, fixed: bool = False) -> str:
+        """The name of the parameter that holds known numbers which no initialiser does; in training
+        one for all blocks and iterations that read the same."""
+        held = self.literals.setdefault((name, array.dtype, array.shape, fixed), [])
+        for other in held if self.training else ():
+            if self.arrays[other].tobytes() == array.tobytes():
+                return other
+        held.append(self.unique(name))
+        self.arrays[held[-1]] = np.ascontiguousarray(array).reshape(array.shape)
+        self.fixed |= {held[-1]} if fixed else set()
+        return held[-1]
 
     def may_fold(self) -> bool:
         """Whether more may be computed at import: what a small file makes of one constant, time

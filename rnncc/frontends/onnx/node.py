@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -67,11 +68,14 @@ class OnnxOperator:
         build: appends its ops; its docstring is the formula, and ends with what is refused.
         fold: its outputs from known inputs alone, with sizes among them; None where it cannot.
         signature: what may be written, where the standard has no schema of it.
+        fixed: the inputs whose known numbers are no parameters that training changes: statistics of
+            data, as those of batches, and scales of stored integers.
     """
 
     build: Function
     fold: Fold | None = None
     signature: Signature | None = None
+    fixed: tuple[int, ...] = ()
 
     @staticmethod
     def of_numbers(function: Scalar) -> OnnxOperator:
@@ -316,9 +320,10 @@ class Node(Attributes):
         added = self.maybe(index, dtypes)
         return y if added is None else self.like(self.b.add(y, added), y)
 
-    def literal(self, array: Array) -> SSAValue:
-        """Numbers that are known: a constant, a parameter where they are many."""
-        return self.scope.ssa(Value.of(array))
+    def literal(self, array: Array, name: str = "") -> SSAValue:
+        """Numbers that are known: a constant, where they are many a parameter that training does
+        not change."""
+        return self.scope.ssa(replace(Value.of(array, name), fixed=True))
 
     def everywhere(self, number: Array, dims: Sequence[Dim]) -> SSAValue:
         """A known number without axes, in a shape."""

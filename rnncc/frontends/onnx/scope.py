@@ -6,8 +6,6 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +17,6 @@ from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.functions import (
     arguments_of,
     definition_of,
-    inlined,
     own_function,
     standard_form,
 )
@@ -38,7 +35,6 @@ from rnncc.frontends.onnx.values import (
     NoFormula,
     SizeOverflow,
     Value,
-    are_floats,
     are_held,
     elements_together,
     hint_of,
@@ -141,14 +137,12 @@ class Scope:
             what = f"a constant of type {shown} is used at run time"
             raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
         exact = are_held(array)
-        fixed = array.size > 0 and exact and not value.trained
-        if fixed and is_uniform(array):
+        if array.size and exact and is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
         array = array.view(np.uint16) if value.dtype == "bf16" else array
-        if fixed and array.size <= LITERAL and value.dtype in COMPUTED:
+        if 0 < array.size <= LITERAL and exact and value.dtype in COMPUTED:
             return self.b.constant(array)
-        name = self.model.unique(value.name)
-        self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        name = self.model.literal(value.name, array, value.fixed)
         return self.b.param(name, array.shape, value.dtype)
 
     def number(self, formula: Dim) -> SSAValue:
@@ -198,11 +192,16 @@ class Scope:
             self.define(name, Value.of(self.model.tensors.dense(sparse, place), name), place)
 
     def _initialiser(self, tensor: Any, place: Location) -> Value:
-        """Its numbers, which training may change, unless there is no axis: what most of those are,
-        such as the epsilon of a norm, is no parameter."""
+        """Its numbers, or a parameter that training changes; without an axis it is no parameter,
+        as most of those are such as the epsilon of a norm."""
         value = self.constant(tensor, place)
-        trained = self.model.training and value.dtype in FLOATS and value.rank > 0
-        return replace(value, trained=True) if trained else value
+        if not self.model.training or value.dtype not in FLOATS or value.rank == 0:
+            return value
+        array = cast(Array, value.known)
+        name = self.model.parameter(tensor, array)
+        made = self.b.param(name, array.shape, value.dtype)
+        self.model.trained[made] = array
+        return Value.computed(made)
 
     def constant(self, tensor: Any, place: Location | str) -> Value:
         """A tensor's numbers."""
@@ -281,15 +280,16 @@ class Scope:
         """The outputs, folded or built."""
         if any(isinstance(value, Partial | Crossed) for value in node.inputs):
             return self.model.build_partial(node, name, operator)
+        for index in filter(node.has, operator.fixed if self.model.training else ()):
+            node.inputs[index] = self.model.fixed_value(node.value(index))
         folded = self._fold(node, operator)
         if folded is None:
             return operator.build(node)
-        if are_floats(folded) and any(map(self.model.is_trained, node.inputs)):
-            # gradients reach a parameter through what is made of it, not what that once was
-            with suppress(Unsupported):  # such as the scale of int8 weights
-                results = operator.build(node)
-                self.model.remember_trained(results, folded)
-                return results
+        if any(map(self.model.is_trained, node.inputs)):
+            # what is made of a parameter changes with it, and gradients reach it only through that
+            results = operator.build(node)
+            self.model.remember_trained(results, folded)
+            return results
         return folded
 
     def _operator(self, name: str) -> OnnxOperator | None:
@@ -388,7 +388,7 @@ class Scope:
         arguments = arguments_of(op, function, location)
         inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
-            for index, inside in enumerate(inlined(op, function)):
+            for index, inside in enumerate(self.model.nodes_of(op, function)):
                 inner.run_node(inside, index, f"{place}: ")
         finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -43,12 +43,6 @@ STEP_MARK = "#"
 def are_held(numbers: Array) -> bool:
     """Whether attributes of ops hold known numbers."""
     return numbers.dtype.kind not in "iu" or bool((np.abs(numbers) < HELD).all())
-
-
-def are_floats(results: Any) -> bool:
-    """Whether what an operator folded to is an array of floats, or several."""
-    arrays = cast(Sequence[object], results if isinstance(results, (list, tuple)) else [results])
-    return all(isinstance(a, np.ndarray) and cast(Array, a).dtype.kind == "f" for a in arrays)
 
 
 def is_uniform(numbers: Array) -> bool:
@@ -96,7 +90,7 @@ class Value:
             these may be formulas of the number of the iteration.
         made: what computes it, where they are not.
         name: the initialiser that it is.
-        trained: whether it is a parameter of a net that is trained, whatever its numbers are.
+        fixed: whether known numbers are no parameter of a net that is trained, however many.
     """
 
     dtype: str
@@ -104,7 +98,7 @@ class Value:
     known: Array | None = None
     made: SSAValue | None = None
     name: str = ""
-    trained: bool = False
+    fixed: bool = False
 
     @staticmethod
     def of(array: Array, name: str = "", dtype: str = "i64") -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -35,5 +34,5 @@ def _without_denormals(n: Node, value: Value) -> Value:
     if value not in weights:
         denormal = (np.abs(array) < np.finfo(array.dtype).tiny) & (array != 0)
         whole = not denormal.any()
-        weights[value] = value if whole else replace(value, known=np.where(denormal, 0, array))
+        weights[value] = value if whole else Value.of(np.where(denormal, 0, array), value.name)
     return weights[value]

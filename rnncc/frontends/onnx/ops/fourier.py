@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import FLOATS, MAX_FOLDED, Node, OnnxOperator
-from rnncc.frontends.onnx.values import Array, Value
+from rnncc.frontends.onnx.values import Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
@@ -30,7 +30,7 @@ def _transformed(n: Node, x: SSAValue, transform: Transform) -> SSAValue:
         most = MAX_LENGTH if transform.factor == 1 else MAX_FACTORED
         what = f"transforms {transform.length} elements, at most {most} are supported"
         raise n.unsupported(what)
-    return transformed(n.b, x, transform, lambda array, name: n.scope.ssa(Value.of(array, name)))
+    return transformed(n.b, x, transform, n.literal)
 
 
 def _transformed_whole(n: Node, x: SSAValue, half: bool, inverse: bool) -> SSAValue:

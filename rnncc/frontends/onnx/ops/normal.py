@@ -196,7 +196,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Hardmax": OnnxOperator(_hardmax),
     "LayerNormalization": OnnxOperator(layer_norm_outputs),
     "RMSNormalization": OnnxOperator(rms_normalised),
-    "BatchNormalization": OnnxOperator(_batch_norm),
+    "BatchNormalization": OnnxOperator(_batch_norm, fixed=(3, VARIANCE)),
     "InstanceNormalization": OnnxOperator(_instance_norm),
     "LpNormalization": OnnxOperator(_lp_norm),
     "MeanVarianceNormalization": OnnxOperator(_mean_variance),

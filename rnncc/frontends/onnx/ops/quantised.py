@@ -274,7 +274,8 @@ def _where(n: Node) -> SSAValue:
     return quantised_by(n, n.b.select(n.x(0, ("i1",)), floats_at(n, 1), floats_at(n, 4)), 7)
 
 
-_QUANTISE, _DEQUANTISE = OnnxOperator(_quantise), OnnxOperator(_dequantise, _fold_dequantise)
+_QUANTISE = OnnxOperator(_quantise)
+_DEQUANTISE = OnnxOperator(_dequantise, _fold_dequantise, fixed=(1,))
 _ONE = "X X_scale X_zero_point? Y_scale Y_zero_point?"
 _BOTH = "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?"
 OPERATORS: dict[str, OnnxOperator] = {
