@@ -6,7 +6,7 @@ is left behind them, and what a front end took for granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from xdsl.ir import Operation
@@ -20,23 +20,23 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 
 
-def bounds_of(
-    root: Operation, more: Iterable[Dim] = (), facts: Sequence[Dim] = ()
-) -> tuple[Dim, ...]:
+def bounds_of(root: Operation, more: Iterable[Dim] = ()) -> tuple[Dim, ...]:
     """The formulas, `more` among them, that some sizes make negative, each symbol being 0 or more.
 
     Of two that differ by a number only the smaller one is there.
-
-    Args:
-        facts: formulas that are 0 or more.
     """
+    formulas = dict.fromkeys(chain(sizes_in(root), more))
+    return smallest(f for f in formulas if not f.is_static and not is_natural(f))
+
+
+def smallest(formulas: Iterable[Dim]) -> tuple[Dim, ...]:
+    """Of formulas that differ by a number the smallest one, at the first one's place."""
     least = dict[Dim, int]()
-    for formula in dict.fromkeys(chain(sizes_in(root), more)):
-        if is_natural(formula, facts):
-            continue
+    for formula in formulas:
         constant = formula.coefficient()
-        least[formula - constant] = min(least.get(formula - constant, constant), constant)
-    return tuple(varying + constant for varying, constant in least.items() if not varying.is_static)
+        rest = formula - constant
+        least[rest] = min(least.get(rest, constant), constant)
+    return tuple(rest + constant for rest, constant in least.items())
 
 
 def sizes_in(root: Operation) -> Iterator[Dim]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rnncc.errors import CompileError
-from rnncc.ir.bounds import sizes_in
+from rnncc.ir.bounds import sizes_in, smallest
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.program import Program
@@ -42,9 +42,7 @@ def completed(
         CompileError: a size is negative in each call, or in some that no bound can refuse: in a run
             of steps between checkpoints.
     """
-    facts, least = tuple(bounds), dict[Dim, int]()
-    for bound in facts:
-        _note(bound, least)
+    facts, needed = tuple(bounds), list[Dim]()
     for program in programs:
         runs = _runs(program)
         for size in dict.fromkeys(size.substitute(trip_counts) for size in sizes_in(program.net)):
@@ -52,15 +50,8 @@ def completed(
                 continue
             if size.is_static or not size.symbols.isdisjoint(runs):
                 raise CompileError(program.source, f"a size {size} is negative")
-            _note(size, least)
-    return tuple(rest + number for rest, number in least.items())
-
-
-def _note(bound: Dim, least: dict[Dim, int]) -> None:
-    """Of bounds that differ by a number the smallest one is enough."""
-    number = bound.coefficient()
-    rest = bound - number
-    least[rest] = min(least.get(rest, number), number)
+            needed.append(size)
+    return smallest([*facts, *needed])
 
 
 def _runs(program: Program) -> dict[str, Dim]:

@@ -123,11 +123,10 @@ class Captures:
 
     def _held(self, value: Value, const: SSAValue) -> Value:
         """The const that a value is inside; operators that need a constant's numbers find them."""
-        model, constants = self._scope.model, self._scope.model.constants
-        numbers = None if value.made is None else constants.get(value.made)
-        numbers = model.numbers_of(value) if numbers is None else numbers
+        model = self._scope.model
+        numbers = model.numbers_behind(value)
         if numbers is not None:
-            constants[const] = numbers
+            model.constants[const] = numbers
         return Value.computed(const)
 
 

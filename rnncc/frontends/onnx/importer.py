@@ -36,6 +36,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Counts, Program
+from rnncc.ir.rewriting import is_used
 from rnncc.ir.size_proofs import is_natural
 from rnncc.records import record
 from rnncc.scalar import Scalar
@@ -165,7 +166,7 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     program.bounds, program.counts = tuple(model.bounds), counts
     for param in program.params.values():  # of initialisers of which the numbers alone were read
-        if not any(True for _ in param.y.uses):
+        if not is_used(param.y):
             param.detach()
             param.erase()
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over

@@ -141,17 +141,18 @@ class ModelContext:
     def parameter(self, tensor: Any, array: Array) -> str:
         """The name of the parameter that an initialiser is, each time that its graph is built."""
         if id(tensor) not in self.initialisers:
-            name = self.unique(tensor.name)
-            self.initialisers[id(tensor)] = tensor, name  # held, so that no other has its number
-            self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+            # held, so that no other has its number
+            self.initialisers[id(tensor)] = tensor, self._stored(tensor.name, array)
         return self.initialisers[id(tensor)][1]
 
     def nodes_of(self, op: NodeProto, function: Any) -> list[NodeProto]:
         """A function's nodes for a call; in training the same ones for like calls, as initialisers
         of graphs in them are the same parameters."""
+        if not self.training:
+            return inlined(op, function)
         given = tuple(a.SerializeToString() for a in op.attribute)
         key = id(function), tuple(map(bool, op.input)), given
-        if not self.training or key not in self.called:
+        if key not in self.called:
             self.called[key] = function, inlined(op, function)
         return self.called[key][1]
 
@@ -159,11 +160,14 @@ class ModelContext:
         """The numbers, where they are known; of what training changes, those of the file."""
         return value.known if value.made is None else self.trained.get(value.made)
 
+    def numbers_behind(self, value: Value) -> Array | None:
+        """The same, and of what stands for a constant of a graph around."""
+        numbers = None if value.made is None else self.constants.get(value.made)
+        return self.numbers_of(value) if numbers is None else numbers
+
     def fixed_value(self, value: Value) -> Value:
         """The same, as numbers that training does not change, where they are known."""
-        numbers = self.numbers_of(value)
-        if numbers is None and value.made is not None:
-            numbers = self.constants.get(value.made)
+        numbers = self.numbers_behind(value)
         if numbers is None or numbers.dtype == object:
             return value
         return replace(Value.of(numbers, value.name), fixed=True)
@@ -186,10 +190,16 @@ class ModelContext:
         for other in held if self.training else ():
             if self.arrays[other].tobytes() == array.tobytes():
                 return other
-        held.append(self.unique(name))
-        self.arrays[held[-1]] = np.ascontiguousarray(array).reshape(array.shape)
-        self.fixed |= {held[-1]} if fixed else set()
-        return held[-1]
+        held.append(stored := self._stored(name, array))
+        if fixed:
+            self.fixed.add(stored)
+        return stored
+
+    def _stored(self, name: str, array: Array) -> str:
+        """The name of a parameter that holds some numbers."""
+        name = self.unique(name)
+        self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        return name
 
     def may_fold(self) -> bool:
         """Whether more may be computed at import: what a small file makes of one constant, time

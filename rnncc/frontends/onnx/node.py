@@ -214,8 +214,7 @@ class Node(Attributes):
     def known(self, index: int) -> Array:
         """The numbers of an input, sizes that are open among them."""
         value, model = self._tensor(index), self.scope.model
-        constant = None if value.made is None else model.constants.get(value.made)
-        constant = model.numbers_of(value) if constant is None else constant
+        constant = model.numbers_behind(value)
         if constant is not None and not value.varying:
             return constant
         inputs = model.inputs_behind(value)

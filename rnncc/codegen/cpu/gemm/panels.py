@@ -174,7 +174,7 @@ class Panels:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(tile.row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
-        fetch = self._fetching(tile, height, ZERO, 1, width)
+        fetch = self._fetching(tile, ZERO, 1, width)
         (run,) = self.sums.runs(width, self.slots)
         sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
@@ -189,7 +189,7 @@ class Panels:
         lefts = [self.row(outer, b.add(tile.row, I64(r))) for r in range(height)]
 
         def part(run: SumsRun, number: Value, parts: int, first: Value, start: Value) -> None:
-            fetch = self._fetching(tile, height, number, parts, width)
+            fetch = self._fetching(tile, number, parts, width)
             sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
@@ -212,15 +212,13 @@ class Panels:
             part(run, I64(number), len(runs), I64(first), ZERO)
             first += run.vectors
 
-    def _fetching(
-        self, tile: RowTile, height: int, part: Value, parts: int, width: Width
-    ) -> Fetch | None:
+    def _fetching(self, tile: RowTile, part: Value, parts: int, width: Width) -> Fetch | None:
         """What a loop over k fetches, one of so many parts of a tile."""
         if not self.far:
             return None
         b = self.emit.b
         number = b.add(b.mul(tile.number, I64(parts)), part)
-        return self.sums.fetching(Turn(number, b.mul(tile.count, I64(parts)), height), width)
+        return self.sums.fetching(Turn(number, b.mul(tile.count, I64(parts))), width)
 
     def _finish_saved(
         self,

@@ -24,9 +24,9 @@ UNROLLED = 4
 """Words of a run that are written one by one."""
 Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
 """Writes what adds a word's terms to sums."""
-Fetch = Callable[[Pointer, Value, Pointer, Sequence[Value]], None]
+Fetch = Callable[[Pointer, Value, Pointer, Sequence[Value], int], object]
 """Writes what fetches weights, given a panel, the number of one of its words, where a tile's part
-of that begins, and the vectors that it reads from there on."""
+of that begins, the vectors that it reads from there on, and how many rows they multiply."""
 Load = Callable[[], list[Value]]
 """Writes what reads a word of a row or of weights."""
 
@@ -41,11 +41,10 @@ class Width:
 
 @record
 class Turn:
-    """A loop over a panel's k: its number, how many those are, and the rows whose sums it holds."""
+    """A loop over a panel's k: its number, and how many those are."""
 
     number: Value
     count: Value
-    rows: int
 
 
 class Sums:
@@ -112,7 +111,7 @@ class Sums:
             """A word's terms; `place`: of the word in the run of rows."""
             words = [terms.word(start, word, width.units) for start in starts]
             if fetch is not None:
-                fetch(rights[0], word, words[0], offsets)
+                fetch(rights[0], word, words[0], offsets, len(rows))
             wide = [partial(terms.left, row, place) for row in rows]
             weights = [partial(terms.right, *column) for column in product(words, offsets)]
             sums = list(carried)
@@ -164,37 +163,37 @@ class Sums:
     def fetching(self, turn: Turn, width: Width) -> Fetch:
         """What a loop over k fetches: some of the next panel's weights, or where it pays those of
         its own that are read soon, and of the next panel's those that are not near the core."""
-        terms = self.terms
-        if self.emit.target.ahead:
-            return self._own_and_next(turn, width)
-        lines = self._lines_of_next(turn, width)
+        emit, terms, ahead = self.emit, self.terms, self.emit.target.ahead
+        if not ahead:
+            lines = self._lines_of_next(turn, width)
+            return lambda panel, word, part, offsets, rows: [
+                emit.fetch(terms.word(panel, word, width.units), line, 2) for line in lines
+            ]
+        place = self._share_of_next(turn, width) if self.farther else None
 
-        def following(panel: Pointer, word: Value, part: Pointer, offsets: Sequence[Value]) -> None:
-            for line in lines:
-                self.emit.fetch(terms.word(panel, word, width.units), line, 2)
+        def fetch(
+            panel: Pointer, word: Value, part: Pointer, offsets: Sequence[Value], rows: int
+        ) -> None:
+            vectors = len(offsets)
+            for offset in offsets:
+                emit.fetch(terms.unit(part, offset), I64(ahead), 1)
+            # As many loads as multiply-adds, fetches among them, would be what takes the time.
+            if place is not None and rows * vectors > rows + 2 * vectors + 1:
+                emit.fetch(panel, place(word), 2)
 
-        return following
+        return fetch
 
-    def _own_and_next(self, turn: Turn, width: Width) -> Fetch:
-        """The loop's share of the next panel is fetched in the order of memory: a line of each
-        word, and another one in the next loop, gained nothing."""
+    def _share_of_next(self, turn: Turn, width: Width) -> Callable[[Value], Value]:
+        """Of the number of a word, bytes from the panel to a line of the loop's share of the next
+        one, in the order of memory: a line of each word, and another one in the next loop, gained
+        nothing. In a loop that is alone it is its own first line, which is near."""
         emit, b, terms = self.emit, self.emit.b, self.terms
         size, of_word = terms.size(width.units), b.mul(width.units, I64(terms.bytes))
         share, step = (emit.quotient(number, turn.count) for number in (size, of_word))
         first = b.add(b.mul(emit.step, size), b.mul(turn.number, share))
         alone = self._is_alone(turn)
         first, step = (b.select(alone, I64(0), number) for number in (first, step))
-
-        def fetch(panel: Pointer, word: Value, part: Pointer, offsets: Sequence[Value]) -> None:
-            vectors = len(offsets)
-            for offset in offsets:
-                emit.fetch(terms.unit(part, offset), I64(emit.target.ahead), 1)
-            # As many loads as multiply-adds, fetches among them, would be what takes the time.
-            loads = turn.rows + 2 * vectors + 1
-            if self.farther and turn.rows * vectors > loads:
-                emit.fetch(panel, b.add(first, b.mul(word, step)), 2)
-
-        return fetch
+        return lambda word: b.add(first, b.mul(word, step))
 
     def _lines_of_next(self, turn: Turn, width: Width) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's word, a share in each of the

@@ -137,7 +137,7 @@ def _parts(n: Node) -> SplitAxis | None:
 
 
 def _part(n: Node, parts: SplitAxis) -> Value:
-    """A part of an axis of open size, by its number that of a loop's iteration, or a computed
+    """A part of an axis of open size, by its number, that of a loop's iteration, or a computed
     one."""
     if n.value(1).known is None and not n.scope.model.training:
         place = n.b.reshape(n.x(1, ("i32", "i64")), ())

@@ -86,12 +86,8 @@ class Split(nn.Module):
         return torch.stack(last, 1)
 
 
-class UntilLoud(nn.Module):
-    """The same as `InChunks` until the state is large: `break`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(6, 8, batch_first=True)
+class UntilLoud(InChunks):
+    """The same until the state is large: `break`."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h = x.new_zeros([1, x.size(0), 8])
