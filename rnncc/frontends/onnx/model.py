@@ -150,8 +150,8 @@ class ModelContext:
         of graphs in them are the same parameters."""
         if not self.training:
             return inlined(op, function)
-        given = tuple(a.SerializeToString() for a in op.attribute)
-        key = id(function), tuple(map(bool, op.input)), given
+        attributes = tuple(a.SerializeToString() for a in op.attribute)
+        key = id(function), tuple(map(bool, op.input)), attributes
         if key not in self.called:
             self.called[key] = function, inlined(op, function)
         return self.called[key][1]

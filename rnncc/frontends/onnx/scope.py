@@ -199,9 +199,9 @@ class Scope:
             return value
         array = cast(Array, value.known)
         name = self.model.parameter(tensor, array)
-        made = self.b.param(name, array.shape, value.dtype)
-        self.model.trained[made] = array
-        return Value.computed(made)
+        parameter = self.b.param(name, array.shape, value.dtype)
+        self.model.trained[parameter] = array
+        return Value.computed(parameter)
 
     def constant(self, tensor: Any, place: Location | str) -> Value:
         """A tensor's numbers."""
