@@ -191,6 +191,11 @@ class Holdings:
         with torch._C.DisableTorchFunction():
             return next((place for place, _, _ in self._changes()), None)
 
+    def places(self) -> list[StatePlace]:
+        """All of them."""
+        with torch._C.DisableTorchFunction():
+            return [place for place, _, _ in self._changes()]
+
     def take_back(self) -> list[tuple[StatePlace, int | float]]:
         """Put back numbers that others have replaced; gives where, and the others."""
         with torch._C.DisableTorchFunction():

@@ -10,17 +10,19 @@ asks of gradients. What the module writes while it is exported is left out: that
 from __future__ import annotations
 
 import copy
+import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import contextmanager
 from operator import is_, itemgetter
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from rnncc.frontends.torch.answers import Asked, is_as_asked
+from rnncc.torch.kept import Holdings
 from rnncc.torch.places import (
     CONTAINERS,
     MOST_LEAVES,
@@ -34,7 +36,7 @@ from rnncc.torch.places import (
     owner_of,
     value_at,
 )
-from rnncc.torch.walk import Walk
+from rnncc.torch.walk import Ran, Walk, ran_by
 
 _AS_NUMBERS = frozenset(
     getattr(torch.Tensor, name)
@@ -48,6 +50,15 @@ class Settings:
     def __init__(self, module: torch.nn.Module, asked: list[Asked]) -> None:
         """Of a module that is to be exported, which fills `asked`."""
         walk = Walk(module)
+        self._is_whole = walk.is_whole
+        if self._is_whole:
+            self._look(walk)
+        self._asked = asked
+        self._numbers = list[tuple[torch.Tensor, str]]()
+        self._quick: _Quick | None = None
+
+    def _look(self, walk: Walk) -> None:
+        """Keep what is there now."""
         named = [
             (owner, key, value, leaves)
             for owner, key in walk.places()
@@ -56,9 +67,7 @@ class Settings:
         is_own = [isinstance(x, torch.Tensor) and walk.is_registered(o) for o, _, x, _ in named]
         self._places = [place for place, own in zip(named, is_own, strict=True) if not own]
         self._tensors = [place for place, own in zip(named, is_own, strict=True) if own]
-        self._stored, self._asked = walk.stored, asked
-        self._numbers = list[tuple[torch.Tensor, str]]()
-        self._quick: _Quick | None = None
+        self._stored = walk.stored
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Settings:
         """For a copy of the module; objects that are none of its own are those of both."""
@@ -82,18 +91,38 @@ class Settings:
     def exporting(self, module: torch.nn.Module) -> Generator[None]:
         """While it lasts, `module` is exported: what it writes is no setting, and numbers that it
         takes out of tensors are."""
-        hook = module.register_forward_hook(lambda *_: self._leave_out())
-        try:
-            with _Numbers(self._numbers):
-                yield
-        finally:
-            hook.remove()
+        exporting = self._whole(module) if self._is_whole else self._of_what_runs(module)
+        with exporting, _Numbers(self._numbers):
+            yield
         taken = {id(x) for x, _ in self._numbers}
         self._places = [  # functions that branch on tensors' values were written anew
             (o, k, value_at(o, k), leaves) if k == ".__code__" else (o, k, value, leaves)
             for o, k, value, leaves in self._places
         ] + [place for place in self._tensors if id(place[2]) in taken]
         self._tensors.clear()
+
+    @contextmanager
+    def _whole(self, module: torch.nn.Module) -> Generator[None]:
+        with at_end_of(module, self._leave_out):
+            yield
+
+    @contextmanager
+    def _of_what_runs(self, module: torch.nn.Module) -> Generator[None]:
+        """Of many functions those count that run meanwhile. What they read is known afterwards, so
+        what the module itself holds is compared at the end with what it held before."""
+        before, written = Holdings(module), set[tuple[int, Any]]()
+
+        def look() -> None:
+            written.update((id(place.owner), place.key) for place in before.places())
+
+        with at_end_of(module, look), running() as ran:
+            yield
+        self._look(Walk(module, ran))
+        self._places = [
+            place
+            for place in self._places
+            if place[1] not in self._stored or (id(place[0]), place[1]) not in written
+        ]
 
     def _leave_out(self) -> None:
         self._places = [
@@ -144,6 +173,45 @@ def copied(x: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     memories: Any = memo.get("torch", {})  # pyright: ignore
     own = id(x) in memo or x.untyped_storage()._cdata in memories
     return copy.deepcopy(x, memo) if own else x
+
+
+@contextmanager
+def at_end_of(module: torch.nn.Module, look: Callable[[], object]) -> Generator[None]:
+    """While it lasts, look after each call of the module."""
+    hook = module.register_forward_hook(lambda *_: look() and None)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def running() -> Generator[Container[Ran]]:
+    """The functions that this thread runs meanwhile; all there are, where both of the hooks that
+    Python has for that are in use, as by a profiler and a debugger."""
+    ran = set[Ran]()
+    if sys.getprofile() is None:
+        hook: Any = sys.setprofile
+    elif sys.gettrace() is None:
+        hook = sys.settrace
+    else:
+        yield _All()
+        return
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            ran.add(ran_by(frame.f_code))
+
+    hook(note)
+    try:
+        yield ran
+    finally:
+        hook(None)
+
+
+class _All(Container[Ran]):
+    def __contains__(self, _: object) -> bool:
+        return True
 
 
 class _Numbers(TorchFunctionMode):

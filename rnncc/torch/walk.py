@@ -13,7 +13,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache, cached_property
 from inspect import getattr_static
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -44,7 +44,12 @@ _NOT_CALLED = frozenset(
 """Methods that Python calls, but not where a call of the module would compute."""
 _KNOWN = frozenset(
     {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
-)
+) | frozenset({"logging", "re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
+"""Packages whose objects have no attributes that a user sets and a module computes with."""
+Ran = tuple[str, str]
+"""Code that ran: its file and its name, as code that is written anew has them too."""
+MOST_FUNCTIONS = 64
+"""Of which all count, whether they run or not."""
 _OF_FUNCTIONS = "__code__", "__defaults__", "__kwdefaults__"
 _OF_AUTOGRAD = {"forward", "setup_context", "backward", "vjp"}
 """Methods that PyTorch calls where a Function is applied."""
@@ -63,11 +68,17 @@ _INSTALLED = tuple(
 class Walk:
     """The objects and functions that a module's code leads to, and the names that it loads.
 
+    Args:
+        ran: the functions that count, if not all do.
+
     Attributes:
         stored: the names that it stores, too.
+        is_whole: whether nothing was left out: of a package of many functions a name leads to one
+            that loads other names, and so on to nearly all of them.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, ran: Container[Ran] | None = None) -> None:
+        self._ran = ran
         self.loaded, self.stored = {"forward", "__call__"}, set[str]()
         self._missed, self._read_by_users = set[str](), set[str]()
         self.owners, self.functions = dict[int, Any](), dict[int, FunctionType]()
@@ -79,7 +90,7 @@ class Walk:
         for hooks in (modules._global_forward_hooks, modules._global_forward_pre_hooks):
             self._meet(dict(hooks), "")
         before = -1
-        while before != (before := len(self.loaded) + len(self.owners) + len(self.functions)):
+        while self.is_whole and before != (before := self._met):
             for owner in list(self.owners.values()):
                 for name in self.loaded & _names_of(owner):
                     self._meet(getattr_static(owner, name, None), name)
@@ -89,37 +100,47 @@ class Walk:
                 for name in self._read_by_users & vars(installed).keys():
                     self._meet_installed(vars(installed)[name], name)
 
+    @property
+    def _met(self) -> int:
+        return len(self.loaded) + len(self.owners) + len(self.functions)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._ran is not None or len(self.functions) <= MOST_FUNCTIONS
+
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Where the code finds what it names: an object and an attribute; a function and a global,
         the number of what it closes over, or an attribute of its own with a dot in front."""
-        named = self.loaded | self._missed
         for owner in self.owners.values():
-            is_module = isinstance(owner, torch.nn.Module)
-            names = (named & _names_of(owner)) - (_OWN if is_module else set())
-            yield from ((owner, name) for name in names | self._named_of(owner))
-            if not isinstance(owner, type | ModuleType):
-                yield from ((owner, name) for name in self._missed - _names_of(owner))
-            if not is_module and not isinstance(owner, type | ModuleType):
-                yield owner, "__class__"
-            if is_module:
-                yield owner, "forward"
+            yield from ((owner, name) for name in self._at(owner))
+            if isinstance(owner, torch.nn.Module):
                 yield from ((kind, "forward") for kind in type(owner).__mro__ if _has_forward(kind))
-                if id(owner) not in self._registered:
-                    yield from ((owner, name) for name in (*_OWN, *_HOOKS))
         for function in self.functions.values():
             if is_users(function.__code__.co_filename):
-                names = _names(function.__code__)
-                known = function.__globals__.keys()
-                missed = (names.missed & names.of_globals) - known - _BUILTINS
-                yield from ((function, name) for name in (names.of_globals & known) | missed)
-                yield from ((function, n) for n in range(len(function.__closure__ or ())))
-                own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
+                own = self.loaded & function.__dict__.keys()
                 yield from ((function, "." + name) for name in own)
+                if self._has_run(function):
+                    yield from ((function, key) for key in _read_by(function))
         for module in self._installed.values():
             known = (self._read_by_users & vars(module).keys()) - _SWITCHED
             yield from ((module, name) for name in known if name[:2] != "__")
         if not self.loaded.isdisjoint(("environ", "getenv")):
             yield os, "environ"
+
+    def _at(self, owner: Any) -> Iterator[str]:
+        """The attributes of an object that the code names, and what else decides what it does."""
+        is_module, named = isinstance(owner, torch.nn.Module), self.loaded | self._missed
+        known = (named & _names_of(owner)) - (_OWN if is_module else set())
+        yield from known | self._named_of(owner)
+        if isinstance(owner, type | ModuleType):
+            return
+        yield from self._missed - _names_of(owner)
+        if not is_module:
+            yield "__class__"
+            return
+        yield "forward"
+        if id(owner) not in self._registered:
+            yield from (*_OWN, *_HOOKS)
 
     def is_registered(self, owner: Any) -> bool:
         """Whether an object is a part of the module that PyTorch knows."""
@@ -192,6 +213,8 @@ class Walk:
         if id(function) in self.functions or of_module or not self._is_read(function, name):
             return
         self.functions[id(function)] = function
+        if not self._has_run(function):
+            return
         names = _names(function.__code__)
         self.loaded |= names.loaded
         self.stored |= names.stored
@@ -205,6 +228,9 @@ class Walk:
             for imported in names.imported:
                 self._meet(sys.modules.get(imported), imported)
 
+    def _has_run(self, function: FunctionType) -> bool:
+        return self._ran is None or ran_by(function.__code__) in self._ran
+
     def _is_read(self, function: FunctionType, name: str) -> bool:
         """Whether it is the user's, of the packages of the module's parts, or of PyTorch's
         modules."""
@@ -212,6 +238,20 @@ class Walk:
         if package_of(function) == "torch":
             return name == "forward" or own.startswith("torch.nn.modules.")
         return package_of(function) in self._packages or _is_own(function.__code__.co_filename)
+
+
+def ran_by(code: CodeType) -> Ran:
+    """What tells code from other code."""
+    return code.co_filename, code.co_name
+
+
+def _read_by(function: FunctionType) -> Iterator[Any]:
+    """What a function reads: globals, what it closes over by number, and of its own."""
+    names, known = _names(function.__code__), function.__globals__.keys()
+    yield from names.of_globals & known
+    yield from (names.missed & names.of_globals) - known - _BUILTINS
+    yield from range(len(function.__closure__ or ()))
+    yield from ("." + name for name in _OF_FUNCTIONS)
 
 
 def _behind(value: Any) -> Iterator[Any]:
