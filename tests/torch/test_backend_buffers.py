@@ -106,3 +106,17 @@ def test_buffers_that_share_memory_stay_with_pytorch() -> None:
     got = compiled(xs, ours[:4], ours[1:])
     torch.testing.assert_close(got, net(xs, theirs[:4], theirs[1:]))
     torch.testing.assert_close(ours, theirs)
+
+
+def test_masks_that_are_read_stay_as_they_are() -> None:
+    """`&` and `|` change nothing, though Python names them `and_` and `or_`."""
+    layer, masks = nn.GRU(3, 4), [torch.tensor(x) for x in ([True, False], [False, True])]
+
+    def net(x: Any, some: Any, others: Any) -> tuple[Any, Any]:
+        y = layer(x)[0]
+        kept = some & (y.sum((0, 2)) > 0) | others
+        return y * kept[:, None], kept
+
+    compiled, x = torch.compile(net, backend=made.backend), torch.randn(5, 2, 3)
+    torch.testing.assert_close(compiled(x, *masks), net(x, *masks), **CLOSE)
+    assert [mask._version for mask in masks] == [0, 0]

@@ -116,8 +116,9 @@ def changed_by(node: Node) -> Node | None:
     if isinstance(target, torch._ops.OpOverload):
         changes = target._schema.is_mutable
     else:
-        name = name_of(node)
-        in_place = name.endswith("_") and not name.endswith("__")
+        name, of_python = name_of(node), getattr(target, "__module__", "") == "_operator"
+        # `and_`, `or_` and `not_` are Python's names for what changes nothing.
+        in_place = name.endswith("_") and not name.endswith("__") and not of_python
         changes = target is operator.setitem or target in _FUNCTIONS or in_place
         changes = changes or _is_in_place(node)
         if "out" in node.kwargs:
