@@ -158,6 +158,7 @@ def test_a_whole_model_does_not_stop_after_a_step() -> None:
         OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
         ImportError("libllvmlite.so: failed to map segment from shared object"),
         RuntimeError("can't start new thread"),
+        ValueError("array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum"),
     ],
 )
 def test_no_memory_is_no_fault_of_a_step(
