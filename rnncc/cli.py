@@ -21,6 +21,7 @@ from rnncc.commands.options import (
     JSON,
     MEMORY_BUDGET,
     NET,
+    PATH,
     RECOMPUTE,
     NetCommand,
     check_apart,
@@ -56,7 +57,7 @@ cli.add_command(bench)
         "rnncc run examples/lstm.pbtxt --init examples/lstm_init.pbtxt -i examples/lstm.npz"
     ),
 )
-@click.argument("net_or_library", type=click.Path(path_type=Path), callback=settle)
+@click.argument("net_or_library", type=PATH, callback=settle)
 @INIT_NET
 @source_options
 @GPU
@@ -72,7 +73,7 @@ cli.add_command(bench)
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="y.npz, or y.npy for one output; of a table also y.parquet.",
 )
 @click.option("--lengths", default="", metavar="INPUT", help="Of a table: gets each row's steps.")
@@ -150,7 +151,7 @@ def inspect(
 @NET
 @INIT_NET
 @import_options
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="An .svg or .html file.")
+@click.option("-o", "--out", type=PATH, help="An .svg or .html file.")
 def draw(
     net: NetFile,
     init_net: NetFile | None,
@@ -181,7 +182,7 @@ def draw(
 @RECOMPUTE
 @MEMORY_BUDGET
 @click.option("--plan-for", metavar="T,N", help="Sizes for figures and budget, or T=100,N=4.")
-@click.option("--html", type=click.Path(path_type=Path), help="A page that draws the plan.")
+@click.option("--html", type=PATH, help="A page that draws the plan.")
 @JSON
 def plan(
     net: NetFile,
@@ -273,7 +274,7 @@ def check(
 
 
 @cli.command(epilog=example("rnncc demo"))
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write net and library there.")
+@click.option("-o", "--out", type=PATH, help="Write net and library there.")
 def demo(out: Path | None) -> None:
     """Make a small net, compile it, run it, compare it with the interpreter, time it."""
     from rnncc.commands import demo

@@ -13,8 +13,8 @@ _PACKAGE = __name__.partition(".")[0]
 MOST = 2000
 """Characters of a message: names and texts of a file that it repeats may be of any length."""
 
-_NO_MEMORY = "failed to map segment", "can't start new thread"
-"""What loaders and threads say that get no memory, in errors of other kinds than `MemoryError`."""
+_NO_MEMORY = "failed to map segment", "can't start new thread", "array is too big"
+"""What loaders, threads and NumPy say without memory, in other errors than `MemoryError`."""
 
 
 @record

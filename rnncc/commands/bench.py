@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from rnncc.commands.help import example
-from rnncc.commands.options import BIND, JSON, MAX_INPUT, SHAPE, STATE, FiniteRange, only_init
+from rnncc.commands.options import BIND, JSON, MAX_INPUT, PATH, SHAPE, STATE, FiniteRange, only_init
 from rnncc.errors import CompileError
 
 LISTING = frozenset({"as_json", "max_input"})
@@ -24,8 +24,8 @@ EXPLAINED = LISTING | frozenset(
     epilog=example("rnncc bench examples/lstm.pbtxt examples/lstm_init.pbtxt --for 20,1 --rounds 3")
 )
 @click.argument("what", metavar="[NET|LIBRARY|SUITE]", required=False)
-@click.argument("init_net", metavar="[INIT]", required=False, type=click.Path(path_type=Path))
-@click.option("--init", type=click.Path(path_type=Path), help="The net of parameters.")
+@click.argument("init_net", metavar="[INIT]", required=False, type=PATH)
+@click.option("--init", type=PATH, help="The net of parameters.")
 @SHAPE
 @STATE
 @BIND
@@ -69,9 +69,7 @@ EXPLAINED = LISTING | frozenset(
 @MAX_INPUT
 @JSON
 @click.option("--markdown", is_flag=True, help="Of a net or suite: print a table in Markdown.")
-@click.option(
-    "--svg", type=click.Path(path_type=Path), help="A picture: times relative to rnncc's."
-)
+@click.option("--svg", type=PATH, help="A picture: times relative to rnncc's.")
 def bench(
     what: str | None,
     init_net: Path | None,

@@ -17,6 +17,7 @@ from rnncc.commands.options import (
     INIT_NET,
     MEMORY_BUDGET,
     NET,
+    PATH,
     NetCommand,
     only_init,
     options_of,
@@ -43,9 +44,7 @@ EMITTED = (*TEXTS, "obj", "so")
 @INIT_NET
 @source_options
 @GPU
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file or -."
-)
+@click.option("-o", "--out", type=PATH, help="Folder; with --emit a file or -.")
 @click.option(
     "--products",
     metavar="KINDS",
@@ -112,6 +111,8 @@ def compile(
     asked = _words(products)
     _check_together(emit, asked, wheel_version, options)
     init = only_init(init_net, init)
+    if outputs_with_grads is not None and not _words(outputs_with_grads):
+        raise CompileError("--outputs-with-grads", "names none", "leave it away for all outputs")
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
         write_form(net, init, out, emit, _chosen(net, options), verbose)

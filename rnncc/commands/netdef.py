@@ -9,11 +9,10 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import Commands, example
-from rnncc.commands.options import JSON, MAX_INPUT, check_picture
+from rnncc.commands.options import JSON, MAX_INPUT, PATH, check_picture
 from rnncc.errors import CompileError
 from rnncc.writing import staged, write_file
 
-PATH = click.Path(path_type=Path, allow_dash=True)
 INIT = click.option("--init", type=PATH, help="The net of parameters.")
 INIT_OUT = click.option("--init-out", type=PATH, help="Where the new net of parameters goes.")
 OUT = click.option(
@@ -173,7 +172,7 @@ def rename(
     "--seed", type=click.IntRange(min=0), default=0, help="Of random fills; 0 without it."
 )
 @click.option("--text", "as_text", is_flag=True, help="Write .pbtxt files.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path(), help="A folder.")
+@click.option("-o", "--out", type=PATH, default=Path(), help="A folder.")
 def split(
     net: Path, init: Path | None, outputs: str | None, seed: int, as_text: bool, out: Path
 ) -> None:

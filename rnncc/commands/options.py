@@ -28,6 +28,16 @@ def _set_limit(ctx: click.Context, param: click.Parameter, value: str | None) ->
         ctx.with_resource(limited(parse_bytes(value, "--max-input")))
 
 
+class NamedPath(click.Path):
+    """A path that is not empty, as variables are that a shell does not know: it would be `.`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(path_type=Path)
 MAX_INPUT = click.option(
     "--max-input",
     metavar="BYTES",
@@ -36,12 +46,12 @@ MAX_INPUT = click.option(
     callback=_set_limit,
     help=f"The most bytes that an input may hold; 2G, or {VARIABLE}, without it.",
 )
-NET = click.argument("net", type=click.Path(path_type=Path), callback=settle)
+NET = click.argument("net", type=PATH, callback=settle)
 INIT = click.option(
     "--init",
     "--params",
     "init",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=settle,
     help="The net of parameters; of a net in .mlir the .npz beside it.",
 )
@@ -49,7 +59,7 @@ INIT_NET = click.argument(
     "init_net",
     metavar="[INIT]",
     required=False,
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=settle,
 )
 """The same, after the net."""

@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from llvmlite import binding
 import rnncc
 from rnncc import cells, pipeline
 from rnncc.cli import main
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.llvm import objects
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import Options
@@ -155,6 +158,7 @@ def test_a_whole_model_does_not_stop_after_a_step() -> None:
         OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
         ImportError("libllvmlite.so: failed to map segment from shared object"),
         RuntimeError("can't start new thread"),
+        ValueError("array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum"),
     ],
 )
 def test_no_memory_is_no_fault_of_a_step(
@@ -166,3 +170,18 @@ def test_no_memory_is_no_fault_of_a_step(
     monkeypatch.setattr(pipeline, "LOWERING", [Step("imports", importing, "a test")])
     assert main(["compile", NET, "--init", INIT, "--emit", "kern", "-o", "-"]) == 1
     assert capsys.readouterr().err == "rnncc: error: out of memory\n"
+
+
+def test_no_memory_for_llvm() -> None:
+    """LLVM itself would end the process."""
+    target = resolve_target()
+    text = "define void @f() {\n  ret void\n}\n"
+    assert objects.optimise(text, target).object_code
+    in_use = 4096 * int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + (48 << 20), before[1]))
+    try:
+        with pytest.raises(MemoryError, match="LLVM needs more memory than there is"):
+            objects.optimise(text, target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

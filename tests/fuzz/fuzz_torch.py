@@ -65,6 +65,7 @@ def files() -> list[bytes]:
     mask = torch.ones(6, 2, 2, dtype=torch.bool)
     programs = [
         rt.export(Layers(), (torch.zeros(6, 2, 3), mask), dynamic_shapes=(free, free)),
+        torch.export.export(Layers().eval(), (torch.zeros(6, 2, 3), mask)),
         rt.export(Looped(), (torch.zeros(8, 2, 3),), dynamic_shapes=({1: Dim.AUTO},)),
     ]
     return list(map(_saved, programs))

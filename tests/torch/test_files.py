@@ -21,9 +21,11 @@ from click.testing import CliRunner
 import rnncc
 from rnncc import CompileError
 from rnncc.cli import cli
+from rnncc.ir import interpreter
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
+reading: Any = pytest.importorskip("rnncc.frontends.torch.files")
 pytestmark = pytest.mark.peers
 N, T = (torch.export.Dim(name) for name in "NT")
 
@@ -84,6 +86,31 @@ def test_from_python(tagger: Any) -> None:
     assert all(np.array_equal(outputs[0], y) for y in outputs)
     trained = rnncc.compile(tagger[0], train=True)
     assert set(trained.parameters) == {name for name, _ in tagger[1].named_parameters()}
+
+
+class First(nn.Module):
+    """What a layer gives at each step."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)[0]
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True), lambda: nn.GRU(4, 3)]
+)
+def test_layers_that_pytorch_exported(layer: Any) -> None:
+    """PyTorch takes nn.LSTM apart into the call of a library."""
+    torch.manual_seed(0)
+    module, x, file = First(layer()).eval(), torch.randn(5, 2, 4), io.BytesIO()
+    torch.export.save(torch.export.export(module, (x,)), file)
+    program = reading.import_file(file.getvalue(), "layers", {})
+    y = interpreter.run(program, {"x": x.numpy()})["y"]
+    np.testing.assert_allclose(y, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert "rnn.scan" in str(program)
 
 
 class Changing(nn.Module):

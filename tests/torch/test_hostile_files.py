@@ -175,6 +175,20 @@ def test_a_text_in_place_of_a_number() -> None:
         rnncc.compile(archive(entries, graph=json.dumps(graph)))
 
 
+def test_a_text_in_place_of_a_list_s_number() -> None:
+    class Pooled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.avg_pool1d(x, 2)
+
+    exported = torch.export.export(Pooled(), (torch.zeros(1, 2, 4),))
+    (node,) = exported.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.avg_pool1d.default
+    )
+    node.args = (*node.args[:2], ["zz"])
+    with pytest.raises(CompileError, match=r"an argument is a list of texts: \['zz'\]"):
+        rnncc.compile(exported)
+
+
 def test_a_damaged_call(members: dict[str, bytes]) -> None:
     graph = json.loads(members[GRAPH])
     leaf = json.dumps([1, {"type": None, "context": None, "children_spec": []}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 import threading
 import weakref
@@ -21,6 +22,8 @@ from rnncc.platforms import architecture_of, system_of
 from rnncc.records import record
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
+ROOM, ROOM_PER_CHARACTER = 96 << 20, 32
+"""Bytes of address space that LLVM takes at the most for small modules, and for text (measured)."""
 
 
 @cache
@@ -73,6 +76,18 @@ def _quick_passes(target: Machine) -> Generator[None]:
             yield
         finally:
             llvm.set_option("", "--disable-lsr=false")
+
+
+def _make_sure_of_room(text: str, more: int = 0) -> None:
+    """Fail before LLVM does, which ends the process where it finds no memory.
+
+    Raises:
+        MemoryError: a limit of the process, such as `ulimit -v`, leaves too little.
+    """
+    try:
+        mmap.mmap(-1, ROOM + ROOM_PER_CHARACTER * len(text) + more).close()
+    except OSError as error:
+        raise MemoryError("LLVM needs more memory than there is") from error
 
 
 @record
@@ -130,6 +145,7 @@ def optimise(
         twice: whether what the machine's code generator makes of it is optimised once more, as text
             for another assembler; then what takes long is left to that.
     """
+    _make_sure_of_room(text, 2 * len(weights[1]) if weights else 0)
     machine = _machine(target.triple, target.cpu, target.features, jit)
     text, file = _with_weights(text, target, *weights) if weights else (text, None)
     module = _parse(text, target.triple)

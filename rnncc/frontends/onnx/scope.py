@@ -381,7 +381,9 @@ class Scope:
         location = Location(self.model.file, place)
         self.model.calls += 1
         if self.model.calls > MAX_CALLS:
-            raise CompileError(location, f"calls functions more than {MAX_CALLS} deep")
+            first = Location(self.model.file, place.partition(": ")[0])
+            what = f"calls functions more than {MAX_CALLS} deep, {function.name} among them"
+            raise CompileError(first, what, "functions that do not call each other in a circle")
         inner = Scope(self.model, self.b, self)
         inner.outer = None  # it shares the constants made so far, but sees its arguments alone
         inner.opsets = {**self.opsets, **opsets_of(function)}

@@ -42,6 +42,7 @@ from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
+from rnncc.frontends.torch.whole_layers import with_whole_layers
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.activity import sources_of_outputs
@@ -94,6 +95,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
+    exported = with_whole_layers(exported)
     exported = _with_constants(merged_buffers(settle_transforms(exported)))
     name_aliases(exported.graph_module)
     settle_memories(exported)

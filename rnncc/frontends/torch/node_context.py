@@ -133,6 +133,10 @@ class NodeContext:
             bound = signature(translation).bind(self, *args, **kwargs)
         except TypeError as error:
             self.refuse(f"arguments are not supported: {error}")
+        for part in (*args, *kwargs.values()):
+            # No operator of PyTorch's takes a list of texts; a damaged file may hold one.
+            if isinstance(part, list | tuple) and any(isinstance(x, str) for x in part):
+                self.refuse(f"an argument is a list of texts: {part}")
         return translation(*bound.args, **bound.kwargs)
 
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:

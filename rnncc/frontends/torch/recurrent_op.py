@@ -156,21 +156,36 @@ def call_whole(kind: str, x: torch.Tensor, *args: Any) -> Any:
     Raises:
         CompileError: the sequences were packed while nothing was kept whole.
     """
-    lengths, batch_first = None, False
-    if isinstance(args[2], bool):  # hx, weights, biases, ...
-        hx, weights, biases, layers, dropout, train, both, batch_first = args
-    else:
-        lengths, hx, weights, biases, layers, dropout, train, both = args
-        if not isinstance(lengths, Lengths):
+    padded: Any = args
+    lengths = None
+    if not isinstance(args[2], bool):
+        packed, *rest = args
+        if not isinstance(packed, Lengths):
             raise CompileError(kind, "packed sequences are not supported here", "pad them")
-    states = list(hx) if kind == "lstm" else [hx]
-    dropped = float(dropout) if train else 0.0
-    settings = (kind, biases, layers, dropped, both, batch_first)
-    known = None if lengths is None else lengths.of
+        padded, lengths = (*rest, False), packed.of
+    x, _, states, weights, *settings = arguments_of(kind, x, *padded)
     (x, *tensors), after = _autocast(kind, [x, *states, *weights])
     states, weights = tensors[: len(states)], tensors[len(states) :]
-    y, h, c = map(after, torch.ops.rnncc.recurrent(x, known, states, weights, *settings))
+    y, h, c = map(after, torch.ops.rnncc.recurrent(x, lengths, states, weights, *settings))
     return (y, h, c) if kind == "lstm" else (y, h)
+
+
+def arguments_of(
+    kind: str,
+    x: Any,
+    hx: Any,
+    weights: Sequence[Any],
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    batch_first: bool,
+) -> tuple[Any, ...]:
+    """What `rnncc::recurrent` takes for the arguments of PyTorch's own operator of one kind."""
+    states = list(hx) if kind == "lstm" else [hx]
+    dropped = float(dropout) if train else 0.0
+    return x, None, states, weights, kind, biases, layers, dropped, both, batch_first
 
 
 def _autocast(

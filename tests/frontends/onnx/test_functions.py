@@ -41,3 +41,15 @@ def test_own_operators() -> None:
 def test_without_the_function() -> None:
     with pytest.raises(CompileError, match=r"operator my\.own\.Bent is not supported"):
         rnncc.compile(with_own_operator())
+
+
+def test_functions_in_a_circle() -> None:
+    """The error names the node that calls them, not each of their nodes."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+    net (float[2] x) => (float[2] y) { y = own.first (x) }
+    <domain: "own", opset_import: ["own" : 1]> first (v) => (w) { w = own.other (v) }
+    <domain: "own", opset_import: ["own" : 1]> other (v) => (w) { w = own.first (v) }
+    """
+    with pytest.raises(CompileError, match=r"node 'y' \(first\): calls functions .* first among"):
+        rnncc.compile(onnx.parser.parse_model(text))
