@@ -78,7 +78,9 @@ def narrowed(n: Node, dtype: str) -> SSAValue | None:
         if isinstance(element, Dim) and not varies(element):
             numbers.append(n.b.size(element, dtype))
             continue
-        base, more = (None, element) if isinstance(element, Dim) else parted(element)
+        if isinstance(element, Dim):
+            return None
+        base, more = parted(element)
         if base is None or base not in counts:
             return None
         number = n.b.cast(element, dtype)
@@ -103,7 +105,7 @@ def multiplied_sizes(n: Node) -> SSAValue | None:
         return None
     whole = n.b.cast(n.b.mul(counted[0], n.scope.number(times)), value.dtype)
     (base, more), counts = parted(counted[0]), n.scope.model.counts
-    if base in counts:
+    if base is not None and base in counts:
         counts[whole] = (counts[base] + more) * times
     return whole
 

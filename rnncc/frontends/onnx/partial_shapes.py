@@ -38,7 +38,7 @@ def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
         return n.sizes(1), None
     shape = counted_shape(n, 1)
     if shape is None:
-        return None
+        return _one_computed(n)
     sizes = list(shape.dims)
     sizes[shape.axis] = Dim.of(-1)
     if sizes.count(Dim.of(-1)) > 1:
@@ -52,6 +52,21 @@ def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
         sizes = [rest if size == -1 else size for size in shape.dims]
         sizes[shape.axis] = Dim.of(-1)
     return sizes, shape.count
+
+
+def _one_computed(n: Node) -> tuple[list[Dim], SSAValue] | None:
+    """The same of a shape with one computed number: whatever bounds it, it must be that of the rows
+    that count.
+    """
+    value = n.value(1)
+    if value.rank != 1 or not value.dims[0].is_static:
+        return None
+    places = n.places(1)
+    computed = [place for place in places if not isinstance(place, Dim)]
+    sizes = [place if isinstance(place, Dim) else Dim.of(-1) for place in places]
+    if len(computed) != 1 or sizes.count(Dim.of(-1)) != 1:
+        return None
+    return sizes, computed[0]
 
 
 def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
