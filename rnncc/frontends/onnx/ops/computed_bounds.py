@@ -91,9 +91,15 @@ def may_end(n: Node, size: Dim, span: Dim) -> bool:
 
 
 def _is_often_negative(formula: Dim) -> bool:
-    """Whether a formula is negative for large sizes, too."""
-    symbols = formula.symbols
-    return any(formula.evaluate(dict.fromkeys(symbols, LARGE + more)) < 0 for more in range(8))
+    """Whether a formula is negative for large sizes, too, or would be if something did not limit a
+    loop, such as to `min(chunks, 4)` iterations: below the limit it is."""
+    unlimited = formula.substitute({a: 0 for a in formula.atoms if isinstance(a, Excess)})
+    return any(
+        one.evaluate(dict.fromkeys(one.symbols, LARGE + more)) < 0
+        for one in (formula, unlimited)
+        if one is formula or one.symbols
+        for more in range(8)
+    )
 
 
 def _span_varies(start: Place, end: Place) -> bool:
