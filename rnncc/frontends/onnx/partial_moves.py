@@ -24,7 +24,7 @@ from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
 from rnncc.frontends.onnx.partial import Partial, counting, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
-from rnncc.frontends.onnx.partial_shapes import reshaped
+from rnncc.frontends.onnx.partial_shapes import flattened, reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
@@ -236,6 +236,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterElements": _scatter_elements,
     "Expand": _expand,
     "Reshape": reshaped,
+    "Flatten": flattened,
     "Slice": _slice,
     "Compress": _compress,
     "Gather": _gather,

@@ -26,10 +26,27 @@ def reshaped(n: Node, inputs: Operands) -> Partial | None:
     if x is None or target is None:
         return None
     sizes, expected = target
+    if not n.flag("allowzero", 0):
+        sizes = [
+            x.dims[a] if s == 0 and a < x.rank and a != x.axis else s for a, s in enumerate(sizes)
+        ]
     result = _of_sizes(n, x, sizes)
     if result is None or result.count is None or expected is None:
         return result
     return Partial.counted(result.whole(), result.axis, same_count(n.b, result.count, expected))
+
+
+def flattened(n: Node, inputs: Operands) -> Partial | None:
+    """Two axes, one of which holds the rows."""
+    x = only(inputs)
+    if x is None:
+        return None
+    first = n.integer("axis", 1)
+    first += x.rank if first < 0 else 0
+    sizes = [product(x.dims[:first]), product(x.dims[first:])]
+    sizes[x.axis >= first] = Dim.of(-1)
+    n.inputs = [n.inputs[0], None]
+    return _of_sizes(n, x, sizes)
 
 
 def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:

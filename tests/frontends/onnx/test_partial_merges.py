@@ -16,7 +16,12 @@ from tests.frontends.onnx.partial_rows import compared, flags, rows
 pytest.importorskip("onnxruntime")
 CONSTANTS = {
     **{"0": np.array([0]), "1": np.array([1]), "2": np.array([2]), "4": np.array([4])},
-    **{"rest": np.array([-1]), "flat": np.array([-1, 4]), "halves": np.array([-1, 2])},
+    **{
+        "rest": np.array([-1]),
+        "flat": np.array([-1, 4]),
+        "halves": np.array([-1, 2]),
+        "wide": np.array([0, -1]),
+    },
     **{"zero": np.array(0), "one": np.array(1), "w": np.eye(4, 3, 1, dtype=np.float32)},
     **{"end": np.array([1 << 31]), "none": np.array([0, 0]), "far": np.array([10**9, 2])},
     **{"3": np.array([3]), "scalar": np.zeros(0, np.int64)},
@@ -35,7 +40,7 @@ REPEATED = [
     *(node("Tile", "xu times", "s"), *INT32),
     *(node("Slice", "si 0 2 0", "both"), node("ReduceProd", "both", "whole", keepdims=1)),
     *(node("Slice", "si 2 end 0", "behind"), node("Concat", "whole behind", "shape", axis=0)),
-    *(node("Cast", "shape", "wide", to=7), node("Reshape", "s wide", "each")),
+    *(node("Cast", "shape", "long", to=7), node("Reshape", "s long", "each")),
     *(node("Range", "zero m one", "steps"), node("Unsqueeze", "n 1", "limits")),
     *(node("Less", "steps limits", "mask"), node("Reshape", "mask rest", "all")),
     *(node("NonZero", "all", "nz"), node("Squeeze", "nz 0", "chosen")),
@@ -44,6 +49,9 @@ REPEATED = [
 NODES: dict[str, list[Any]] = {
     "merged": [*CUT, node("Reshape", "s flat", "y")],
     "cut": [*CUT, node("Reshape", "s halves", "y")],
+    "wide": [*CUT, node("Reshape", "s wide", "y")],
+    "flattened": [*CUT, node("Flatten", "s", "y")],
+    "merged by Flatten": [*CUT, node("Flatten", "s", "y", axis=-1)],
     "summed": [*CUT, node("Reshape", "s flat", "a"), node("ReduceSum", "a 0", "y")],
     "parted": [*FLAT, node("Concat", "N rest 3", "to", axis=0), node("Reshape", "b to", "y")],
     "parted by sizes": [
@@ -76,6 +84,13 @@ def call(lengths: list[int], steps: int) -> dict[str, Any]:
 def test_rows_of_each_sequence(name: str) -> None:
     calls = [call([1, 3, 2], 4), call([5], 5), call([0, 1], 2)]
     compared(of_lengths(NODES[name]), calls, max_iterations=5)
+
+
+def test_rows_of_several_each() -> None:
+    nodes = [node("Compress", "x c", "r", axis=0), node("Flatten", "r", "y", axis=2)]
+    made = model(nodes, [info("x", ["N", 2, 4]), info("c", ["N"], "i1")], [info("y", None)])
+    made.graph.output[0].ClearField("type")
+    compared(made, [{"x": rows(10).reshape(5, 2, 4), "c": flags(1, 0, 1, 1, 0)}])
 
 
 def test_rows_left_over_fail() -> None:
