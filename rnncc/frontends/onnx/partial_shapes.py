@@ -71,9 +71,9 @@ def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
     return sizes, shape.count
 
 
-def _one_computed(n: Node) -> tuple[list[Dim], SSAValue] | None:
-    """The same of a shape with one computed number: whatever bounds it, it must be that of the rows
-    that count.
+def _one_computed(n: Node) -> tuple[list[Dim], SSAValue | None] | None:
+    """The same of a shape with one computed number, or none: whatever bounds it, it must be that of
+    the rows that count.
     """
     value = n.value(1)
     if value.rank != 1 or not value.dims[0].is_static:
@@ -81,9 +81,9 @@ def _one_computed(n: Node) -> tuple[list[Dim], SSAValue] | None:
     places = n.places(1)
     computed = [place for place in places if not isinstance(place, Dim)]
     sizes = [place if isinstance(place, Dim) else Dim.of(-1) for place in places]
-    if len(computed) != 1 or sizes.count(Dim.of(-1)) != 1:
+    if len(computed) > 1 or sizes.count(Dim.of(-1)) != 1:
         return None
-    return sizes, computed[0]
+    return sizes, computed[0] if computed else None
 
 
 def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:

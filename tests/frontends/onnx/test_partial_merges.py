@@ -24,7 +24,7 @@ CONSTANTS = {
     },
     **{"zero": np.array(0), "one": np.array(1), "w": np.eye(4, 3, 1, dtype=np.float32)},
     **{"end": np.array([1 << 31]), "none": np.array([0, 0]), "far": np.array([10**9, 2])},
-    **{"3": np.array([3]), "scalar": np.zeros(0, np.int64)},
+    **{"3": np.array([3]), "first": np.array([0, 1]), "scalar": np.zeros(0, np.int64)},
 }
 LONGEST = [node("ReduceMax", "n", "m", keepdims=0), node("Reshape", "m rest", "longest")]
 CUT = [*LONGEST, node("Slice", "x 0 longest 1", "s")]
@@ -57,6 +57,15 @@ NODES: dict[str, list[Any]] = {
     "parted by sizes": [
         *(*FLAT, node("Concat", "N M 3", "to", axis=0)),
         node("Reshape", "b to", "y"),
+    ],
+    "parted by sizes of all": [
+        *(*FLAT, node("Gather", "ss first", "front"), node("Concat", "front 3", "to", axis=0)),
+        node("Reshape", "b to", "y"),
+    ],
+    "turned back": [
+        *(*CUT, node("Transpose", "s", "turned", perm=[0, 2, 1]), node("Shape", "turned", "st")),
+        *(node("Reshape", "turned rest", "a"), node("Gather", "st first", "front")),
+        *(node("Concat", "front rest", "to", axis=0), node("Reshape", "a to", "y")),
     ],
     "by a product": [
         *(*CUT, *SIZES, node("Mul", "N M", "k")),
