@@ -31,9 +31,9 @@ def of_one_size(n: Node, inputs: Operands) -> list[Value | None]:
 
 def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     """The same along one axis, counted from the last one."""
-    there = [value for value in inputs if value is not None and value.rank >= -place]
-    rows = [value for value in there if _lies_along(value, place)]
-    whole = [v.dims[place] for v in there if v not in rows and v.dims[place] != 1]
+    reaching = [value for value in inputs if value is not None and value.rank >= -place]
+    rows = [value for value in reaching if _lies_along(value, place)]
+    whole = [v.dims[place] for v in reaching if v not in rows and v.dims[place] != 1]
     bounds = [value.dims[place] for value in rows]
     if whole:
         return [_settled(n, v, whole[0]) if v in rows else v for v in inputs]
