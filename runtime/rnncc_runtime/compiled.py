@@ -149,7 +149,8 @@ class Compiled:
         for text in self.metadata.get("bounds", ()) if code == _BAD_SIZE else ():
             size = Size.parse(text).evaluate(symbols)
             if size < 0:
-                raise ArrayError(f"{self.name}: a size {text} would be {size} ({values})")
+                note = "; quotients are rounded up" if "/" in text else ""
+                raise ArrayError(f"{self.name}: a size {text} would be {size} ({values}{note})")
         raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({values})", code)
 
     def _repr_html_(self) -> str:

@@ -123,6 +123,35 @@ def appended(g: Growing) -> None:
     g.add("Loop", [count, yes, state], (size, *x.dims[1:]), body=made)
 
 
+def merged(g: Growing) -> None:
+    """The rows of all elements of the axes before theirs, one behind the other; then perhaps parted
+    into those of each element again, by the rest or by their number."""
+    rows = [
+        (v, axis)
+        for v in g.values
+        for axis in range(1, v.rank)
+        if v.dtype == "f32" and str(v.dims[axis]).startswith("count")
+    ]
+    if not rows:
+        raise NotPossibleError
+    x, axis = g.one_of(*rows)
+    behind = x.dims[axis + 1 :]
+    if any(isinstance(d, str) for d in behind):
+        raise NotPossibleError
+    flat = g.ints(-1, *map(int, behind))
+    dims = (_count(g), *behind)
+    y = g.add("Tanh", [g.add("Reshape", [x, flat], dims)], dims)
+    if g.rng.random() < 0.5:
+        return
+    shape = g.add("Shape", [x], (x.rank,), "i64")
+    kept = axis + g.rng.randint(0, 1)
+    parts = [g.add("Gather", [shape, g.ints(*range(kept))], (kept,), "i64", axis=0)]
+    parts += [g.ints(-1)] if kept == axis else []
+    parts += [g.ints(*map(int, behind))] if behind else []
+    whole = g.add("Concat", parts, (x.rank,), "i64", axis=0)
+    g.add("Reshape", [y, whole], x.dims)
+
+
 def _over(kind: str, p: str, axes: str) -> Any:
     return node(kind, f"{p}v {axes}", f"{p}all")
 
@@ -146,7 +175,7 @@ MAKERS: list[Maker] = [
     *(family_indexing.rows, family_options.norm),
     *(family_options.reduced, family_options.window, layer, scan),
     *STARTS[1:4],
-    *(appended, chunked),
+    *(appended, chunked, merged),
 ]
 
 

@@ -10,7 +10,7 @@ from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, total, unless_negative
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
@@ -165,10 +165,20 @@ def joined_rows(n: Node, parts: Sequence[Value], rows: Sequence[SSAValue], axis:
         if counted:  # the rows that do not count are left out
             joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
         counted, count = counted or isinstance(part, Partial), b.add(count, more)
-    known = total(*counts) if len(counts) == 2 else None  # of x[:n] and x[n:]
+    known = _known_total(n, counts)
     if known is not None and at_most(known, dims_of(joined)[axis]):
         return Value.computed(b.slice(joined, axis, 0, known))
     return Partial.counted(Value.computed(joined), axis, count)
+
+
+def _known_total(n: Node, counts: Sequence[SSAValue]) -> Dim | None:
+    """What numbers of rows add up to, if that is a formula, and the same in each iteration."""
+    if len(counts) == 2 and (whole := total(*counts)) is not None:  # of x[:n] and x[n:]
+        return whole
+    lengths = [n.scope.model.lengths.get(count, formula_of(count)) for count in counts]
+    known = [length for length in lengths if length is not None]
+    whole = sum(known, Dim.of(0))
+    return None if len(known) < len(counts) or varies(whole) else whole
 
 
 def _count_along(n: Node, part: Value, axis: int) -> SSAValue:

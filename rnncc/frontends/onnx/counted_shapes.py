@@ -11,7 +11,14 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import formulas_of, parted
 from rnncc.frontends.onnx.sizes import Undecided, decide
-from rnncc.frontends.onnx.values import MAX_RANK, Value, as_objects, size_value, sizes_value
+from rnncc.frontends.onnx.values import (
+    MAX_RANK,
+    Value,
+    as_objects,
+    size_value,
+    sizes_value,
+    varies,
+)
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.shape import Concat, Slice
 from rnncc.ir.types import dims_of
@@ -58,12 +65,57 @@ def chosen(n: Node) -> SSAValue | None:
     return n.b.concat([n.b.reshape(number, (1,)) for number in numbers], 0)
 
 
-def _is_shape(n: Node, index: int) -> bool:
+def narrowed(n: Node, dtype: str) -> SSAValue | None:
+    """Sizes as int32, of which some are counted: they stay formulas and counts, as sizes do."""
+    value = n.value(0)
+    if value.made is None or (value.dtype, dtype) != ("i64", "i32") or value.rank > 1:
+        return None
+    if value.rank and not _is_shape(n, 0):
+        return None
+    elements = n.places(0) if value.rank else [value.made]
+    numbers, counts = list[SSAValue](), n.scope.model.counts
+    for element in elements:
+        if isinstance(element, Dim) and not varies(element):
+            numbers.append(n.b.size(element, dtype))
+            continue
+        if isinstance(element, Dim):
+            return None
+        base, more = parted(element)
+        if base is None or base not in counts:
+            return None
+        number = n.b.cast(element, dtype)
+        counts[parted(number)[0] or number] = counts[base] + more
+        numbers.append(number)
+    vector = n.b.concat([n.b.reshape(number, (1,)) for number in numbers], 0)
+    return n.b.reshape(vector, value.dims)
+
+
+def multiplied_sizes(n: Node) -> SSAValue | None:
+    """The product of a vector of sizes, of which the run counts one: some times that one."""
+    value = n.value(0)
+    if not _is_shape(n, 0, ("i32", "i64")):
+        return None
+    counted, times = list[SSAValue](), Dim.of(1)
+    for element in n.places(0):
+        if isinstance(element, Dim):
+            times *= element
+        else:
+            counted.append(element)
+    if len(counted) != 1:
+        return None
+    whole = n.b.cast(n.b.mul(counted[0], n.scope.number(times)), value.dtype)
+    (base, more), counts = parted(counted[0]), n.scope.model.counts
+    if base is not None and base in counts:
+        counts[whole] = (counts[base] + more) * times
+    return whole
+
+
+def _is_shape(n: Node, index: int, dtypes: tuple[str, ...] = ("i64",)) -> bool:
     """Whether a vector is put together from as many numbers as a shape may have."""
     value = n.value(index)
     op = None if value.made is None else value.made.owner
     shape = isinstance(op, Concat) or (isinstance(op, Slice) and isinstance(op.x.owner, Concat))
-    if not shape or value.rank != 1 or value.dtype != "i64":
+    if not shape or value.rank != 1 or value.dtype not in dtypes:
         return False
     return value.dims[0].is_static and int(value.dims[0]) <= MAX_RANK
 

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.frontends.onnx.elements import elements_of
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.learning import PREFIX
+from rnncc.frontends.onnx.learning import PREFIX, Learnt
 from rnncc.frontends.onnx.offsets import integers_behind, parted, unless_negative
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.builder import Builder
@@ -78,6 +78,22 @@ def _may_decide(n: Node, owner: Operation | Block) -> bool:
     if isinstance(owner, Reduce):
         return owner.kind.data == "max"
     return any(value.owner is owner for value in n.scope.model.inputs)
+
+
+def count_decided(n: Node, index: int) -> None:
+    """Where a size that an input holds is one that the run decides, and nothing has shown yet which
+    size it is, have its rows counted, if a bound is given: no formula can take its place here.
+
+    Raises:
+        Learnt: that the size is counted.
+    """
+    model = n.scope.model
+    if model.max_iterations is None or model.training:
+        return
+    for size in decided_sizes(n, index) or ():
+        for symbol in sorted(size.symbols):
+            if symbol.startswith(PREFIX):
+                raise Learnt(counted=symbol)
 
 
 def is_undecided(size: Dim) -> bool:

@@ -73,6 +73,7 @@ class ModelContext:
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
         counts: numbers of rows that the run decides -> the most that they may be.
+        lengths: numbers of rows between bounds that are formulas of iterations' numbers -> theirs.
         minima: numbers that the run computes as the smaller of two formulas -> these.
         chunks: numbers of rows of chunks that iterations cut off an axis one behind another, which
             they cover -> the symbol of the iteration's number, and the size of the axis.
@@ -114,6 +115,7 @@ class ModelContext:
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    lengths: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     minima: dict[SSAValue, tuple[Dim, Dim]] = field(default_factory=dict[SSAValue, tuple[Dim, Dim]])
     chunks: dict[SSAValue, tuple[str, Dim]] = field(default_factory=dict[SSAValue, tuple[str, Dim]])
     undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])

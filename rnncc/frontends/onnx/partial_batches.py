@@ -92,12 +92,6 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
     return x.axis if axes and x.axis not in n.axes(axes, x.rank) else None
 
 
-def _flattened(n: Node, inputs: Operands) -> Axes:
-    x = only(inputs)
-    first = x is not None and x.axis == 0 and n.axis(n.integer("axis", 1), x.rank) == 1
-    return 0 if first else None
-
-
 def _gathered(n: Node, inputs: Operands) -> Axes:
     """By as many rows of places, along another axis."""
     x, places = inputs
@@ -149,6 +143,5 @@ BATCHES: dict[str, Callable[[Node, Operands], Axes]] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     "Pad": _padded,
     "Slice": _sliced,
-    "Flatten": _flattened,
     "GatherElements": _gathered,
 }

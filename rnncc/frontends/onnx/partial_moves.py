@@ -18,13 +18,13 @@ from rnncc.frontends.onnx.counted import (
 )
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
-from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, part_of_rows
+from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, is_settled, part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
-from rnncc.frontends.onnx.ops.slicing import bounds_of
+from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
 from rnncc.frontends.onnx.partial import Partial, counting, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
-from rnncc.frontends.onnx.partial_shapes import reshaped
+from rnncc.frontends.onnx.partial_shapes import flattened, reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
@@ -140,11 +140,19 @@ def _compress(n: Node, inputs: Operands) -> Moved:
 
 
 def _slice(n: Node, inputs: Operands) -> Moved:
-    """The rows from one bound to another, or all of them from the last one on."""
+    """The rows from one bound to another, or all of them from the last one on; of other axes what
+    known bounds leave.
+    """
     x, bounds = only(inputs), bounds_of(n)
-    if x is None or [axis for axis, *_ in bounds] != [x.axis]:
+    if x is None or [axis for axis, *_ in bounds].count(x.axis) != 1:
         return None
-    [(_, start, end, step)] = bounds
+    rows, [(_, start, end, step)] = n.x(), [cut for cut in bounds if cut[0] == x.axis]
+    for axis, first, behind, steps in bounds:
+        if axis != x.axis:
+            if not (is_settled(first) and is_settled(behind)):
+                return None
+            rows = settled_part(n, rows, axis, first, behind, steps)
+    x = Partial.counted(Value.computed(rows), x.axis, x.count)
     if step == 1:
         return part_of_rows(n, x, start, end)
     whole = isinstance(end, Dim) and end.is_static and int(end) <= -HUGE
@@ -228,6 +236,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterElements": _scatter_elements,
     "Expand": _expand,
     "Reshape": reshaped,
+    "Flatten": flattened,
     "Slice": _slice,
     "Compress": _compress,
     "Gather": _gather,

@@ -25,6 +25,7 @@ from rnncc.frontends.onnx.partial_rules import (
     reads_together,
     shape_of,
 )
+from rnncc.frontends.onnx.partial_sizes import of_one_size
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 
@@ -43,6 +44,10 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     Raises:
         Unsupported: it reads rows together, or they lie along more than two axes.
     """
+    if name in ELEMENTWISE and not any(isinstance(v, Crossed) for v in n.inputs):
+        n.inputs = of_one_size(n, n.inputs)
+        if not any(isinstance(v, Partial) for v in n.inputs):
+            return n.results_of(operator)
     inputs = n.inputs
     views = _views(n, name, inputs)
     if name == "Loop" or (len(views) == 1 and not any(isinstance(v, Crossed) for v in inputs)):

@@ -18,17 +18,35 @@ from rnncc.ir.types import dims_of
 
 def reshaped(n: Node, inputs: Operands) -> Partial | None:
     """Other axes change, before the rows or behind them; or rows are cut into parts of equal
-    shapes, or some put together into one.
+    shapes, or some put together into one, or into groups of as many; or an axis before them and
+    theirs become one.
     """
     x = only(inputs)
     target = None if x is None else _sizes(n, x)
     if x is None or target is None:
         return None
     sizes, expected = target
+    if not n.flag("allowzero", 0):
+        sizes = [
+            x.dims[a] if s == 0 and a < x.rank and a != x.axis else s for a, s in enumerate(sizes)
+        ]
     result = _of_sizes(n, x, sizes)
     if result is None or result.count is None or expected is None:
         return result
     return Partial.counted(result.whole(), result.axis, same_count(n.b, result.count, expected))
+
+
+def flattened(n: Node, inputs: Operands) -> Partial | None:
+    """Two axes, one of which holds the rows."""
+    x = only(inputs)
+    if x is None:
+        return None
+    first = n.integer("axis", 1)
+    first += x.rank if first < 0 else 0
+    sizes = [product(x.dims[:first]), product(x.dims[first:])]
+    sizes[x.axis >= first] = Dim.of(-1)
+    n.inputs = [n.inputs[0], None]
+    return _of_sizes(n, x, sizes)
 
 
 def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
@@ -37,14 +55,35 @@ def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
         return n.sizes(1), None
     shape = counted_shape(n, 1)
     if shape is None:
-        return None
+        return _one_computed(n)
     sizes = list(shape.dims)
     sizes[shape.axis] = Dim.of(-1)
     if sizes.count(Dim.of(-1)) > 1:
-        if shape.axis != x.axis or shape.dims[x.axis] != x.dims[x.axis] or n.flag("allowzero", 0):
+        if shape.axis == x.axis and shape.dims[x.axis] == x.dims[x.axis]:
+            sizes[shape.axis] = Dim.of(0)
+            return None if n.flag("allowzero", 0) else (sizes, shape.count)
+        others = product(size for size in shape.dims if size != -1)
+        rest = None if 0 in sizes else product(x.dims).divide(others)
+        if rest is None:
             return None
-        sizes[shape.axis] = Dim.of(0)
+        sizes = [rest if size == -1 else size for size in shape.dims]
+        sizes[shape.axis] = Dim.of(-1)
     return sizes, shape.count
+
+
+def _one_computed(n: Node) -> tuple[list[Dim], SSAValue | None] | None:
+    """The same of a shape with one computed number, or none: whatever bounds it, it must be that of
+    the rows that count.
+    """
+    value = n.value(1)
+    if value.rank != 1 or not value.dims[0].is_static:
+        return None
+    places = n.places(1)
+    computed = [place for place in places if not isinstance(place, Dim)]
+    sizes = [place if isinstance(place, Dim) else Dim.of(-1) for place in places]
+    if len(computed) > 1 or sizes.count(Dim.of(-1)) != 1:
+        return None
+    return sizes, computed[0] if computed else None
 
 
 def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
@@ -58,6 +97,10 @@ def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
         n.inputs[1] = Value.of(np.array(sizes, object))
         count = n.b.mul(x.count, n.b.size(parts, "i64"))
         return Partial.counted(n.built_as("Reshape"), sizes.index(Dim.of(-1)), count)
+    if -1 in sizes and 0 not in sizes:
+        regrouped = _merged(n, x, sizes) or _in_groups(n, x, sizes)
+        if regrouped is not None:
+            return regrouped
     if x.axis or not sizes or sizes[0] != -1 or any(size == 0 for size in sizes[1:]):
         return None
     return _put_together(n, x.made, x.count, sizes[1:])
@@ -89,6 +132,59 @@ def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int)
     rest = product(size for size in known if size != -1)
     whole = product(dims)
     return whole == rest if -1 not in known else whole.divide(rest) is not None
+
+
+def _merged(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
+    """The rows of all elements of axes before theirs, one behind the other."""
+    axis, b = sizes.index(Dim.of(-1)), n.b
+    before, behind = product(sizes[:axis]), sizes[axis + 1 :]
+    first = next((a for a in range(x.axis) if product(x.dims[:a]) == before), None)
+    parts = product(x.dims[x.axis + 1 :]).divide(product(behind))
+    if first is None or parts is None or x.count is None:
+        return None
+    room, groups = x.dims[x.axis] * parts, product(x.dims[first : x.axis])
+    rows = groups * room
+    each = b.mul(x.count, b.size(parts, "i64"))
+    at = b.iota((rows,), 0, "i64")
+    width, whole = (
+        b.broadcast(number, (rows,), [])
+        for number in (b.maximum(each, n.full(1, each)), b.size(room, "i64"))
+    )
+    group = b.div(at, width)
+    places = b.add(b.mul(group, whole), b.sub(at, b.mul(group, width)))
+    tensor = b.reshape(n.scope.ssa(x.whole()), (*sizes[:axis], rows, *behind))
+    count = b.mul(each, b.size(groups, "i64"))
+    n.scope.model.counts[count] = rows
+    return Partial.counted(Value.computed(_rows_at(n, tensor, places, axis)), axis, count)
+
+
+def _in_groups(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
+    """So many groups of equally many rows: if rows are left over, the run fails."""
+    axis, b = sizes.index(Dim.of(-1)), n.b
+    behind = sizes[axis + 1 :]
+    if x.count is None or not _are_same(x, sizes[: x.axis], x.dims[: x.axis], 0):
+        return None
+    groups = product(sizes[x.axis : axis])
+    room = x.dims[x.axis].divide(groups)
+    if axis <= x.axis or room is None or product(x.dims[x.axis + 1 :]) != product(behind):
+        return None
+    size = b.maximum(b.size(groups, "i64"), n.full(1, x.count))
+    whole = same_count(b, x.count, b.mul(b.div(x.count, size), size))
+    each = b.div(whole, size)
+    grid = (groups, room)
+    group, within = (b.iota(grid, at, "i64") for at in (0, 1))
+    places = b.add(b.mul(group, b.broadcast(each, grid, [])), within)
+    places = b.reshape(places, (groups * room,))
+    tensor = b.reshape(n.scope.ssa(x.whole()), (*sizes[: x.axis], x.dims[x.axis], *behind))
+    tensor = b.reshape(_rows_at(n, tensor, places, x.axis), (*sizes[:axis], room, *behind))
+    n.scope.model.counts[each] = room
+    return Partial.counted(Value.computed(tensor), axis, each)
+
+
+def _rows_at(n: Node, tensor: SSAValue, places: SSAValue, axis: int) -> SSAValue:
+    """Rows along an axis; for places behind its end, whose rows do not count, the last one."""
+    last = n.b.broadcast(n.b.size(dims_of(tensor)[axis] - 1, "i64"), dims_of(places), [])
+    return n.b.gather(tensor, n.b.minimum(places, last), axis)
 
 
 def _put_together(

@@ -64,7 +64,7 @@ def scans(draw: st.DrawFn) -> Case:
 
 @st.composite
 def scans_8(draw: st.DrawFn) -> Case:
-    """The form of opset 8: a batch in front of everything, time behind it."""
+    """The form of opset 8: a batch in front of everything, time behind it, perhaps lengths."""
     steps, batch = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     states, count = draw(st.integers(0, 2)), draw(st.integers(1, 2))
@@ -79,18 +79,21 @@ def scans_8(draw: st.DrawFn) -> Case:
     directions = _directions(draw, count)
     if any(directions) or draw(st.booleans()):
         attributes["directions"] = directions
+    names = [*arrays]
+    if lengths := not any(directions) and draw(st.booleans()):
+        arrays["n"] = rng.integers(1, steps + 1, batch)
     results = [f"l{i}" for i in range(states)] + [f"r{i}" for i in range(outputs)]
     made = model(
         [
             node(
                 "Scan",
-                " ".join(["_", *arrays]),
+                " ".join(["n" if lengths else "_", *names]),
                 " ".join(results),
                 body=_body(draw, states, [wide] * count, wide, outputs, {}),
                 **attributes,
             )
         ],
-        [info(n, list(a.shape)) for n, a in arrays.items()],
+        [info(n, list(a.shape), "i64" if n == "n" else "f32") for n, a in arrays.items()],
         [info(n, None) for n in results],
         {"w": w},
         opset=8,

@@ -335,6 +335,7 @@ def test_what_is_refused() -> None:
     refused(made, "takes a tensor whose numbers of rows along two axes the run decides for a")
     made = until([info("d", None)], "most", [node("SequenceAt", "f one", "d")])
     refused(made, "takes a tensor whose number of rows the run decides for a tensor")
-    inside = body([node("Add", "v ms", "v2")], "v")
+    last = [node("ArgMax", "ms", "a", axis=0, select_last_index=1), node("Cast", "a", "f", to=1)]
+    inside = body([*last, node("Add", "v f", "v2")], "v")
     made = until([info("o", None)], "most", [node("Loop", "many _ x", "o", body=inside)])
     refused(made, "reads a tensor whose number of rows the run decides .operators that")

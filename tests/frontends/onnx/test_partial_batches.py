@@ -301,7 +301,6 @@ def test_what_is_refused() -> None:
     for nodes in (
         [node("Slice", "r nought b one", "y")],  # along two axes
         [node("ArgMax", "r", "y", axis=0, select_last_index=1)],
-        [node("Flatten", "r", "y", axis=2)],
         [node("LayerNormalization", "r s s", "y", axis=0)],
         [node("Cast", "r", "h", to=TensorProto.INT32), node("ReverseSequence", "h c2", "y")],
     ):

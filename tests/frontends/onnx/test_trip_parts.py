@@ -18,6 +18,7 @@ from tests.frontends.onnx.models import (
     model,
     node,
 )
+from tests.frontends.onnx.partial_rows import compared
 
 W = np.array([[0.5, 0.1, 0.0], [0.0, 0.4, 0.2], [0.3, 0.0, 0.6]], np.float32)
 H = np.array([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], np.float32)
@@ -105,3 +106,30 @@ def test_parts_of_sizes_that_the_turn_decides(name: str) -> None:
         assert_close(interpreted(made, {"x": x, "h": H}), want)
     with pytest.raises(CompileError, match=r"\(Slice\): .* and must be known"):
         rnncc.compile(made, train=True)
+
+
+@pytest.mark.peers
+def test_frames_added_where_they_overlap() -> None:
+    """`cat([y[:, :s], y[:, s:s + 4] + frame, y[:, s + 4:]])`, as long as before."""
+    inside = [
+        *(node("Gather", "x k", "frame", axis=1), node("Mul", "k two", "s")),
+        *(node("Add", "s four", "e"), node("Unsqueeze", "s axis0", "start")),
+        *(node("Unsqueeze", "e axis0", "behind"), node("Slice", "v start behind axis1", "part")),
+        *(node("Add", "part frame", "sum"), node("Slice", "v axis0 start axis1", "head")),
+        node("Slice", "v behind end axis1", "tail"),
+        *(node("Concat", "head sum tail", "v2", axis=1), node("Identity", "go", "go2")),
+    ]
+    nodes = [
+        *(node("Shape", "x", "sizes"), node("Gather", "sizes one", "t"), node("Add", "t one", "n")),
+        *(node("Mul", "n two", "length"), node("Unsqueeze", "length axis0", "last")),
+        *(node("Concat", "batch last", "whole", axis=0), node("ConstantOfShape", "whole", "zeros")),
+        node("Loop", "t yes zeros", "y", body=body(inside, condition="go2", first="k go")),
+    ]
+    numbers = {
+        **{"axis0": np.array([0]), "axis1": np.array([1]), "end": np.array([2**62])},
+        **{"one": np.array(1), "two": np.array(2), "four": np.array(4), "yes": np.array(True)},
+        "batch": np.array([2]),
+    }
+    made = model(nodes, [info("x", [2, "T", 4])], [info("y", [2, "L"])], numbers)
+    frames = [np.random.default_rng(t).standard_normal((2, t, 4)) for t in (1, 2, 6)]
+    compared(made, [{"x": each.astype(np.float32)} for each in frames])

@@ -91,9 +91,15 @@ def may_end(n: Node, size: Dim, span: Dim) -> bool:
 
 
 def _is_often_negative(formula: Dim) -> bool:
-    """Whether a formula is negative for large sizes, too."""
-    symbols = formula.symbols
-    return any(formula.evaluate(dict.fromkeys(symbols, LARGE + more)) < 0 for more in range(8))
+    """Whether a formula is negative for large sizes, too, or would be if something did not limit a
+    loop, such as to `min(chunks, 4)` iterations: below the limit it is."""
+    unlimited = formula.substitute({a: 0 for a in formula.atoms if isinstance(a, Excess)})
+    return any(
+        one.evaluate(dict.fromkeys(one.symbols, LARGE + more)) < 0
+        for one in (formula, unlimited)
+        if one is formula or one.symbols
+        for more in range(8)
+    )
 
 
 def _span_varies(start: Place, end: Place) -> bool:
@@ -122,10 +128,25 @@ def counted_rows(
         _row(n, place, whole) if known is None else b.size(known)
         for place, known in ((start, first), (end, behind))
     )
-    count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
+    if (length := _length_between(n, size, start, end)) is not None:
+        count = n.scope.number(length)
+        n.scope.model.lengths[count] = length
+    else:
+        count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
     if (loop := _step_of_chunks(n, start, end, most, size)) is not None:
         n.scope.model.chunks[count] = loop, size
     return Partial.counted(Value.computed(x), axis, count)
+
+
+def _length_between(n: Node, size: Dim, start: Place, end: Place) -> Dim | None:
+    """How many rows lie between bounds, another number in each iteration of a loop, if it is known
+    that all of them are there."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim)):
+        return None
+    behind = size if end.is_static and int(end) >= HUGE else end
+    facts = (start, behind - start, size - behind)
+    known = varies(behind - start) and all(n.scope.model.unsure(fact) == [] for fact in facts)
+    return behind - start if known else None
 
 
 def _in_steps(n: Node, rows: Partial, step: int) -> Partial:

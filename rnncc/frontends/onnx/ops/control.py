@@ -241,7 +241,8 @@ def _scan(n: Node) -> list[Any]:
     """Run a graph for each row of some sequences, along any axis and in either direction, with
     states.
 
-    Refused: the sequence_lens of opset 8; values that change shape or type.
+    Refused: the sequence_lens of opset 8 beside sequences that it goes through backwards; values
+    that change shape or type.
     """
     return _scan_8(n) if n.opset < 9 else _scan_9(n)
 
@@ -300,8 +301,6 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
 def _scan_8(n: Node) -> list[Any]:
     """Every value has a batch in front, and each of it is scanned by itself."""
     graph, count = n.graph("body"), n.integer("num_scan_inputs")
-    if n.has(0):
-        raise n.unsupported("has sequence_lens, which are not supported")
     inputs = [n.x(i) for i in range(1, len(n.op.input))]
     states = len(inputs) - count
     backwards = _each(n, "directions", count)
@@ -312,6 +311,8 @@ def _scan_8(n: Node) -> list[Any]:
     captures = captures_of(n, graph)
     if captures.draws:
         raise n.unsupported("draws random numbers in a loop for each of a batch")
+    if n.has(0) and any(backwards):
+        raise n.unsupported("has sequence_lens and sequences that it goes through backwards")
     step = _step(n, graph, captures)
     xs = [
         reversed_along(n, x, 1) if turned else x
@@ -319,11 +320,37 @@ def _scan_8(n: Node) -> list[Any]:
     ]
 
     def each(outer: Builder, consts: Any, carry: Any, rows: Any) -> Any:
-        finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
+        if not n.has(0):
+            finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
+            return [], [*finals, *ys]
+        length, *rows = rows
+        steps = outer.iota(dims_of(rows[states])[:1], 0, "i64")
+        counts = outer.compare("lt", steps, outer.broadcast(length, dims_of(steps), []))
+        finals, ys = outer.scan(
+            consts, rows[:states], [counts, *rows[states:]], _while_it_lasts(step)
+        )
         return [], [*finals, *ys]
 
-    _, ys = n.b.scan(captures.consts, [], [*inputs[:states], *xs], each)
+    lengths = [n.b.cast(n.x(0, ("i32", "i64")), "i64")] if n.has(0) else []
+    _, ys = n.b.scan(captures.consts, [], [*lengths, *inputs[:states], *xs], each)
     return list(ys)
+
+
+def _while_it_lasts(step: Body) -> Body:
+    """A loop's body for the steps of a sequence: behind its end, where the first row is false,
+    states stay as they are, and results are 0."""
+
+    def body(b: Builder, consts: Any, carry: Any, rows: Any) -> Any:
+        lasts, *rows = rows
+        states, results = step(b, consts, carry, rows)
+
+        def chosen(new: SSAValue, old: SSAValue) -> SSAValue:
+            return b.select(b.broadcast(lasts, dims_of(new), []), new, old)
+
+        kept = [chosen(new, old) for new, old in zip(states, carry, strict=True)]
+        return kept, [chosen(y, b.full_like(y, 0)) for y in results]
+
+    return body
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.counted_shapes import narrowed
 from rnncc.frontends.onnx.functions import KINDS
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
@@ -178,6 +179,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         return n.b.cast(unsigned.to_float(n.b, n.bits(0), WIDE.get(dtype, dtype)), dtype)
     if dtype == "u64" and value.dtype in (*FLOATS, *NARROW_FLOATS):
         return n.b.cast(unsigned.of_float(n.b, n.x(0, FLOATS)), "u64")
+    if (counted := narrowed(n, dtype)) is not None:
+        return counted
     truncated = partial(sizes.divide, facts=n.scope.model.known.facts)
     quotient = rounded_quotient(n, truncated) if dtype in INTEGERS else None
     return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)

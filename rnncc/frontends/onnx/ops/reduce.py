@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted_shapes import multiplied_sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
@@ -44,7 +45,8 @@ def reduced_axes(n: Node) -> list[int]:
 def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
-        y = function(n.b, x, axes)
+        y = multiplied_sizes(n) if function is multiplied and axes else None
+        y = function(n.b, x, axes) if y is None else y
         limits = LIMITS.get(n.value(0).dtype)
         if limits is not None and function in (largest, smallest):
             y = clamp(n.b, y, *limits)  # of no elements it is a limit of the type computed in

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import counted_shape, repeated
-from rnncc.frontends.onnx.decided import decided_sizes, is_undecided, settled
+from rnncc.frontends.onnx.decided import count_decided, decided_sizes, is_undecided, settled
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.sizes import may_equal
@@ -294,6 +294,7 @@ def _tile(n: Node) -> SSAValue | Value:
         n.inputs[1] = Value.of(np.array(counted.dims, object))
         rows = n.b.mul(counted.count, n.b.size(n.dims()[counted.axis], "i64"))
         return Partial.counted(n.built_as("Tile"), counted.axis, rows)
+    count_decided(n, 1)
     x, dims, repeats = n.x(), n.dims(), n.sizes(1)
     _check_repeats(n, repeats)
     wide = [d for pair in zip(repeats, dims, strict=True) for d in pair]

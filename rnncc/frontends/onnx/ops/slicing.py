@@ -146,8 +146,7 @@ def _slice(n: Node) -> SSAValue | Value:
             if not is_undecided(length):
                 x = where_equal(n.b, x, n.b.reshape(number, (1,)), [length])
         elif is_settled(start) and is_settled(end):
-            first, count, step = _cut(n, size, start, end, step)
-            x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
+            x = settled_part(n, x, axis, start, end, step)
         elif step > NEAR:
             x = n.b.gather(x, only_row(n, size, start, end, step), axis)
         elif (
@@ -163,6 +162,12 @@ def _slice(n: Node) -> SSAValue | Value:
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
+
+
+def settled_part(n: Node, x: SSAValue, axis: int, start: Dim, end: Dim, step: int) -> SSAValue:
+    """The elements along an axis from one bound up to another, which are known, in steps."""
+    first, count, step = _cut(n, dims_of(x)[axis], start, end, step)
+    return strided(n.b, x, axis, first if count != 0 else 0, count, step)
 
 
 def moving_part(n: Node, x: Value, axis: int, start: Dim, length: int) -> Value:
