@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.codegen.cpu import interchanged
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
@@ -121,6 +122,17 @@ def test_outputs_with_the_batch_first(steps: int | str, phased: list[PointPhases
         for name, array in results.items():
             np.testing.assert_allclose(array, expected[name], 1e-4, 1e-4, err_msg=name)
         np.testing.assert_array_equal(alone["final"], results["final"])
+
+
+def test_rows_are_fetched_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core follows a few sequences by itself, but not the states of all points and steps."""
+    fetched = list[int]()
+    monkeypatch.setattr(CpuEmit, "fetch", lambda emit, at, ahead, level: fetched.append(level))
+    program = recurrence(64, 8, "sum", by_length=False)
+    Bare(after_passes(program), resolve_target())
+    assert not fetched
+    Bare(after_passes(with_gradients(program, ["y", "final"])), resolve_target())
+    assert fetched
 
 
 @pytest.mark.parametrize("units", [16, 64])
