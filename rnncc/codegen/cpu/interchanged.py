@@ -108,6 +108,12 @@ def _sequences(plan: Interchange) -> Iterator[tuple[Part, SSAValue, Access]]:
                 yield part, value, access
 
 
+def _is_same(plan: Interchange, value: SSAValue, access: Access) -> bool:
+    """Whether all steps read the same elements, of something outside of the loop."""
+    of_step = isinstance(value.owner, Row | ShiftedRow) or value in plan.loop.body.block.args
+    return not of_step and plan.loop.index.data not in access.offset.symbols
+
+
 def _writes_short_rows(plan: Interchange) -> bool:
     """Whether a step writes less than a page of a sequence side by side, and goes on elsewhere."""
     for part, sequence, access in _sequences(plan):
@@ -146,13 +152,19 @@ def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
         return False
     if any(shared.is_function(part.op) for part in plan.parts):
         return False
+    by_points = _phases_of(plan) is not None
     for part in plan.parts:
-        unit, reads = part.axes[-1], part.op.in_accesses
+        unit = part.axes[-1]
         # A sum along the lanes is folded in an order that lanes along units do not have.
         if isinstance(part.op, Reduce) and lanes_of(part.op) is not Lanes.ACROSS:
             return False
-        steps = [access.strides[unit] for access in (*reads, *part.op.out_accesses)]
-        # Elements further apart would be read one by one (`Emit.spaced`).
+        steps = [
+            access.strides[unit]
+            for value, access in part.operands
+            if not (by_points and _is_same(plan, value, access))
+        ]
+        # Elements further apart would be read one by one (`Emit.spaced`): only where a run of many
+        # steps reads them once, as the parameters of a point.
         if not are_near(steps):
             return False
     return True

@@ -252,7 +252,8 @@ class UnitStep:
         pairs = list(zip(arguments, read, strict=True))
         known: dict[SSAValue, Value] = {v: x for v, x in pairs if v in code.varying}
         fixed: dict[SSAValue, Value] = {v: x for v, x in pairs if v not in code.varying}
-        at = {axis: I64(i) for axis, i in indices.items()}
+        at: dict[int, Value] = dict.fromkeys(range(len(part.op.dims)), I64(0))
+        at |= {axis: I64(i) for axis, i in indices.items()}
         at |= dict(zip(part.axes, places.indices, strict=False))
 
         def index(axis: int) -> Value:
