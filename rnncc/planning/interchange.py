@@ -117,7 +117,7 @@ def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | 
     if loop.chunk is not None or not kernels or any(True for _ in others):
         return None
     # All kernels must have these axes; those of more have the others for each place.
-    frame = min(map(_kept, kernels), key=len)
+    frame = min((_sizes(kernel, _kept(kernel)) for kernel in kernels), key=len)
     parts = [part for kernel in kernels if (part := _part(kernel, frame)) is not None]
     if len(parts) < len(kernels) or not frame or not frame[-1].is_static:
         return None
@@ -131,21 +131,31 @@ def places_of(frame: Sequence[Dim]) -> int:
     return prod(int(size) for size in frame if size.is_static)
 
 
-def _kept(kernel: Map | Reduce) -> tuple[Dim, ...]:
+def _kept(kernel: Map | Reduce) -> tuple[int, ...]:
+    """The axes that a kernel keeps, of more than one index.
+
+    Of a single sequence, some kernels have the batch's axis, others none.
+    """
     reduced = kernel.reduced.data if isinstance(kernel, Reduce) else 0
-    return kernel.dims[: len(kernel.dims) - reduced]
+    kept = range(len(kernel.dims) - reduced)
+    return tuple(axis for axis in kept if kernel.dims[axis] != 1)
 
 
-def _part(op: Map | Reduce, frame: Sequence[Dim]) -> Part | None:
+def _sizes(kernel: Map | Reduce, axes: Iterable[int]) -> tuple[Dim, ...]:
+    return tuple(kernel.dims[axis] for axis in axes)
+
+
+def _part(op: Map | Reduce, frame: tuple[Dim, ...]) -> Part | None:
     """A kernel's axes: the frame's outer ones come first, units last of those that it keeps."""
     kept, outer = _kept(op), len(frame) - 1
     # Listed rows are others at each step, and a sum that goes on in memory is no value of the step.
     if op.rows is not None or (isinstance(op, Reduce) and op.init is not None):
         return None
-    if len(kept) < len(frame) or (*kept[:outer], *kept[-1:]) != tuple(frame):
+    axes, short = (*kept[:outer], *kept[-1:]), kept[outer:-1]
+    if len(kept) < len(frame) or _sizes(op, axes) != frame:
         return None
-    axes = (*range(outer), len(kept) - 1)
-    short, reduced = tuple(range(outer, len(kept) - 1)), tuple(range(len(kept), len(op.dims)))
+    count = op.reduced.data if isinstance(op, Reduce) else 0
+    reduced = tuple(range(len(op.dims) - count, len(op.dims)))
     beside = [op.dims[axis] for axis in (*short, *reduced)]
     # They are written one by one, and live in registers: few, and known.
     if not all(size.is_static for size in beside) or prod(map(int, beside)) > FEW:

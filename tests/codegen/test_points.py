@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.codegen.cpu import interchanged
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
@@ -33,12 +34,13 @@ def recurrence(
     by_length: bool = True,
     steps: int | str = "T",
     batch_first: bool = False,
+    batch: int | str = "N",
 ) -> Program:
     """h[s] = a[s] h[s] + b[s] x, or tanh of it; y = the sum, or largest, of h[s] c[s]."""
     b = Builder.net("points")
-    x, h = b.input("x", [steps, "N", units]), b.input("h", ["N", states, units])
+    x, h = b.input("x", [steps, batch, units]), b.input("h", [batch, states, units])
     consts = [b.input(name, [states, units]) for name in "abc"]
-    consts += [b.input("lengths", ["N"], "i32")] if by_length else []
+    consts += [b.input("lengths", [batch], "i32")] if by_length else []
 
     def body(inner: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         old, dims = carry[0], dims_of(carry[0])
@@ -47,7 +49,7 @@ def recurrence(
         new = inner.tanh(new) if bounded else new
         y = inner.add(inner.reduce(kind, inner.mul(new, c), [1]), rows[0])
         if by_length:
-            inside = inner.compare("lt", inner.broadcast(rows[1], ["N"], []), ks[3])
+            inside = inner.compare("lt", inner.broadcast(rows[1], [batch], []), ks[3])
             new = inner.select(inner.broadcast(inside, dims, [0]), new, old)
         return [new], [y]
 
@@ -121,6 +123,23 @@ def test_outputs_with_the_batch_first(steps: int | str, phased: list[PointPhases
         for name, array in results.items():
             np.testing.assert_allclose(array, expected[name], 1e-4, 1e-4, err_msg=name)
         np.testing.assert_array_equal(alone["final"], results["final"])
+
+
+def test_a_single_sequence(phased: list[PointPhases]) -> None:
+    """Some of its kernels have an axis of one sequence, others none: of both halves of training."""
+    check(recurrence(64, 5, "sum", by_length=False, batch=1), None)
+    assert len({id(phases.points[0].op) for phases in phased}) == 2
+
+
+def test_rows_are_fetched_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core follows a few sequences by itself, but not the states of all points and steps."""
+    fetched = list[int]()
+    monkeypatch.setattr(CpuEmit, "fetch", lambda emit, at, ahead, level: fetched.append(level))
+    program = recurrence(64, 8, "sum", by_length=False)
+    Bare(after_passes(program), resolve_target())
+    assert not fetched
+    Bare(after_passes(with_gradients(program, ["y", "final"])), resolve_target())
+    assert fetched
 
 
 @pytest.mark.parametrize("units", [16, 64])

@@ -39,6 +39,11 @@ POINT_STEPS = 8
 """Of a run that takes one point of a short axis after another, whose states are read and written
 once for each: S4D of 16 complex states a unit took 6.0 and 39 ms with 4 steps (forward, backward),
 3.9 and 21 with 8, 4.5 and 20 with 16."""
+TRACKED = 32
+"""Rows that a core reads ahead of their use by itself, each in a page of its own. A run of points
+that reads more of them fetches those of the next units: S4D's gradients, 35 rows a step, took 31.7
+ms, and take 26.5 (Emerald Rapids; with lines fetched two vectors ahead 30.4). Of runs of 4 steps of
+few rows, such as LRU's, it made 1.05 times the time."""
 CHAINS = 8
 """Elements of a state that keep the pipeline busy while each waits for the step before, if
 functions are what takes the time."""
@@ -103,6 +108,12 @@ def _sequences(plan: Interchange) -> Iterator[tuple[Part, SSAValue, Access]]:
                 yield part, value, access
 
 
+def _is_same(plan: Interchange, value: SSAValue, access: Access) -> bool:
+    """Whether all steps read the same elements, of something outside of the loop."""
+    of_step = isinstance(value.owner, Row | ShiftedRow) or value in plan.loop.body.block.args
+    return not of_step and plan.loop.index.data not in access.offset.symbols
+
+
 def _writes_short_rows(plan: Interchange) -> bool:
     """Whether a step writes less than a page of a sequence side by side, and goes on elsewhere."""
     for part, sequence, access in _sequences(plan):
@@ -141,13 +152,19 @@ def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
         return False
     if any(shared.is_function(part.op) for part in plan.parts):
         return False
+    by_points = _phases_of(plan) is not None
     for part in plan.parts:
-        unit, reads = part.axes[-1], part.op.in_accesses
+        unit = part.axes[-1]
         # A sum along the lanes is folded in an order that lanes along units do not have.
         if isinstance(part.op, Reduce) and lanes_of(part.op) is not Lanes.ACROSS:
             return False
-        steps = [access.strides[unit] for access in (*reads, *part.op.out_accesses)]
-        # Elements further apart would be read one by one (`Emit.spaced`).
+        steps = [
+            access.strides[unit]
+            for value, access in part.operands
+            if not (by_points and _is_same(plan, value, access))
+        ]
+        # Elements further apart would be read one by one (`Emit.spaced`): only where a run of many
+        # steps reads them once, as the parameters of a point.
         if not are_near(steps):
             return False
     return True
@@ -173,7 +190,8 @@ class _InterchangedLoops(InterchangedLoop):
     ) -> None:
         self.phases = _phases_of(plan)
         steps = POINT_STEPS if self.phases else steps_of(plan)
-        super().__init__(emit, plan, pointers, rows, steps, ahead_of(plan))
+        fetches = self.phases is not None and steps * len(_moved(plan)) > TRACKED
+        super().__init__(emit, plan, pointers, rows, steps, ahead_of(plan), fetches)
         units = emit.dim(plan.frame[-1])
         team = emit.team
         self.first, self.units = (I64(0), units) if team is None else team.share(units, LINE)

@@ -17,6 +17,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.frames import Strides
 from rnncc.planning.interchange import CarriedState, Part
+from rnncc.platforms import LINE
 from rnncc.records import record
 
 FIXED = 12
@@ -179,11 +180,18 @@ class UnitVector:
         at = emit.at(at, self.shift(along) if moved is None else moved)
         return emit.at(at, emit.dim(element.offset - start))
 
+    def _moves(self, element: _Element) -> bool:
+        """Whether each step reads another row."""
+        stream = self.run.streams[element.value, element.start]
+        return stream.at is None or stream.step != ZERO
+
     def read(self, element: _Element, places: Mapping[_Moving, Value]) -> Value:
         """A vector, or what is the same for all its units."""
         at, step = self.address(element, places), int(element.along[-1])
         if step == 0:
             return self.emit.load(at)
+        if self.loop.fetches and step == 1 and self._moves(element):
+            self.emit.fetch(at, I64(LINE), 2)
         return self.emit.spaced(at, step, self.lanes, self.mask)
 
 
@@ -244,7 +252,8 @@ class UnitStep:
         pairs = list(zip(arguments, read, strict=True))
         known: dict[SSAValue, Value] = {v: x for v, x in pairs if v in code.varying}
         fixed: dict[SSAValue, Value] = {v: x for v, x in pairs if v not in code.varying}
-        at = {axis: I64(i) for axis, i in indices.items()}
+        at: dict[int, Value] = dict.fromkeys(range(len(part.op.dims)), I64(0))
+        at |= {axis: I64(i) for axis, i in indices.items()}
         at |= dict(zip(part.axes, places.indices, strict=False))
 
         def index(axis: int) -> Value:

@@ -34,6 +34,7 @@ class InterchangedLoop:
         rows: the pointer of a row, where the loop's index is a symbol.
         steps: of a run, at most.
         ahead: kernels that are done for all steps of a run before it.
+        fetches: whether reads fetch what the next vector of units reads.
         written: what its kernels write.
     """
 
@@ -45,9 +46,10 @@ class InterchangedLoop:
         rows: Rows,
         steps: int,
         ahead: Sequence[Part],
+        fetches: bool,
     ) -> None:
         self.emit, self.plan, self.pointers, self.rows = emit, plan, pointers, rows
-        self.steps, self.ahead = steps, ahead
+        self.steps, self.ahead, self.fetches = steps, ahead, fetches
         self.back, self.lanes = bool(plan.loop.reverse), emit.target.lanes
         self.written = {value for part in plan.parts for value in part.op.outs}
         self.codes = {part: self._code(part) for part in plan.parts}
