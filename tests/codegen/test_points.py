@@ -135,10 +135,12 @@ def test_rows_are_fetched_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -
     """A core follows a few sequences by itself, but not the states of all points and steps."""
     fetched = list[int]()
     monkeypatch.setattr(CpuEmit, "fetch", lambda emit, at, ahead, level: fetched.append(level))
-    program = recurrence(64, 8, "sum", by_length=False)
-    Bare(after_passes(program), resolve_target())
+    short, wide = (recurrence(units, 8, "sum", by_length=False) for units in (64, 512))
+    with_short, with_wide = (with_gradients(p, ["y", "final"]) for p in (short, wide))
+    for program in (short, wide, with_short):
+        Bare(after_passes(program), resolve_target())
     assert not fetched
-    Bare(after_passes(with_gradients(program, ["y", "final"])), resolve_target())
+    Bare(after_passes(with_wide), resolve_target())
     assert fetched
 
 

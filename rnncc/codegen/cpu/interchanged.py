@@ -40,10 +40,10 @@ POINT_STEPS = 8
 once for each: S4D of 16 complex states a unit took 6.0 and 39 ms with 4 steps (forward, backward),
 3.9 and 21 with 8, 4.5 and 20 with 16."""
 TRACKED = 32
-"""Rows that a core reads ahead of their use by itself, each in a page of its own. A run of points
-that reads more of them fetches those of the next units: S4D's gradients, 35 rows a step, took 31.7
-ms, and take 26.5 (Emerald Rapids; with lines fetched two vectors ahead 30.4). Of runs of 4 steps of
-few rows, such as LRU's, it made 1.05 times the time."""
+"""Pages in which a core reads ahead of its use by itself. A run of points that reads in more of
+them fetches the rows of the next units: S4D's gradients, 35 rows a step, took 31.7 ms, and take
+26.5 (Emerald Rapids; with lines fetched two vectors ahead 30.4). Of runs of 4 steps of few rows,
+such as LRU's, it made 1.05 times the time, and so it did of many short rows (64 units)."""
 CHAINS = 8
 """Elements of a state that keep the pipeline busy while each waits for the step before, if
 functions are what takes the time."""
@@ -95,6 +95,12 @@ def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
         for part, sequence, access in _sequences(plan)
         for offset in part.offsets(access)
     }
+
+
+def _pages(plan: Interchange) -> float:
+    """In how many pages a step reads, of which short rows share some."""
+    width, moved = int(plan.frame[-1]), _moved(plan)
+    return sum(min(1, width * ITEM_BYTES[buffer_dtype(value)] / PAGE) for value, _ in moved)
 
 
 def _sequences(plan: Interchange) -> Iterator[tuple[Part, SSAValue, Access]]:
@@ -190,7 +196,7 @@ class _InterchangedLoops(InterchangedLoop):
     ) -> None:
         self.phases = _phases_of(plan)
         steps = POINT_STEPS if self.phases else steps_of(plan)
-        fetches = self.phases is not None and steps * len(_moved(plan)) > TRACKED
+        fetches = self.phases is not None and steps * _pages(plan) > TRACKED
         super().__init__(emit, plan, pointers, rows, steps, ahead_of(plan), fetches)
         units = emit.dim(plan.frame[-1])
         team = emit.team
