@@ -26,6 +26,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
+from rnncc.torch.averages import take_averages
 from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.branching.values import as_tensor
 from rnncc.torch.captured import CellCall, captured, readings, row, state
@@ -246,6 +247,7 @@ def _reader(
         known = _readers.setdefault(code_of(cell), {})
         is_new = anew or key not in known
         if is_new:
+            take_averages()
             own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
             known[key] = compile_often(own, captured)
         return known[key], is_new

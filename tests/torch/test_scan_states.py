@@ -339,3 +339,17 @@ def test_dicts_that_are_changed_within_a_tuple() -> None:
         assert start[1][1]["n"] == 0
         starts.append((ys, start, other))
     torch.testing.assert_close(*starts, **CLOSE)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_running_means_over_all_steps(trains: bool) -> None:
+    """`momentum=None`, which divides by the number of steps so far."""
+    norm = nn.BatchNorm1d(4, momentum=None).train(trains)
+    first = {name: x.clone() for name, x in norm.state_dict().items()}
+    xs, results = torch.linspace(-2, 3, 48).square().view(4, 3, 4).requires_grad_(), []
+    for run in (rt.scan, loop):
+        norm.load_state_dict(first)
+        ys, _ = run(lambda x, h: (norm(x) + h, h), xs, torch.zeros(3, 4))
+        grads = torch.autograd.grad(ys.square().sum(), [xs, *norm.parameters()])
+        results.append([ys, *grads, *(x.clone() for x in norm.buffers())])
+    torch.testing.assert_close(*results, **CLOSE)
