@@ -329,17 +329,17 @@ def test_a_deleted_variable_that_a_function_reads() -> None:
 
     def cell(x: Any, h: Any) -> Any:
         scale = h.abs().mean()
-        scaled = lambda x: x * scale
+        made = [lambda y: y * scale]
         del scale
         scale = x.abs().mean()
-        h = torch.tanh(scaled(x) + h)
+        h = torch.tanh(made[0](x) + h)
         return h, h
 
     def unbound(x: Any, h: Any) -> Any:
         scale = h.mean()
-        scaled = lambda x: x * scale
+        made = [lambda y: y * scale]  # noqa: F821
         del scale
-        return scaled(x), h
+        return made[0](x), h
 
     assert_like_a_loop(cell)
     with pytest.raises(rnncc.CompileError, match="deleted variable"):

@@ -11,6 +11,7 @@ makes its tensors by Variable: `x.detach()`, of which it may say whether it need
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -31,8 +32,17 @@ def fill_gaps() -> None:
     base: Any = InstructionTranslatorBase
     for translator in (base, *base.__subclasses__()):
         translator.dispatch_table[_DELETES] = _deleting(translator.dispatch_table[_DELETES])
+    take_variables(lambda _: bool(readings.stack))
+
+
+def take_variables(applies: Callable[[Any], bool]) -> None:
+    """Let calls of Variable be these methods.
+
+    Args:
+        applies: whether a translator reads for one of ours.
+    """
     classes: Any = UserDefinedClassVariable
-    classes.call_function = _making_variables(classes.call_function)
+    classes.call_function = _making_variables(classes.call_function, applies)
 
 
 def _deleting(own: Any) -> Any:
@@ -46,19 +56,19 @@ def _deleting(own: Any) -> Any:
     return delete
 
 
-def _making_variables(own: Any) -> Any:
+def _making_variables(own: Any, applies: Callable[[Any], bool]) -> Any:
     @wraps(own)
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        is_ours = bool(readings.stack) and variable.value is torch.autograd.Variable
+        is_ours = variable.value is torch.autograd.Variable and applies(tx)
         if not is_ours or len(args) != 1 or not {*kwargs} <= {"requires_grad", "volatile"}:
             return own(variable, tx, args, kwargs)
         tensor = args[0].realize()
         if not isinstance(tensor, TensorVariable):
             return own(variable, tx, args, kwargs)
-        made = tensor.call_method(tx, "detach", [], {})
+        detached = tensor.call_method(tx, "detach", [], {})
         flag = kwargs.get("requires_grad", ConstantVariable.create(False))
         if flag.is_python_constant() and not flag.as_python_constant():
-            return made
-        return made.call_method(tx, "requires_grad_", [flag], {})
+            return detached
+        return detached.call_method(tx, "requires_grad_", [flag], {})
 
     return call_function
