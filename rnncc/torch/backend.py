@@ -30,8 +30,8 @@ from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.frontends.torch.watch_deques import keep_to_lengths
-from rnncc.frontends.torch.watch_gaps import take_variables
 from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
+from rnncc.frontends.torch.watch_gaps import take_variables
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
