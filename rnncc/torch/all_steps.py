@@ -19,7 +19,7 @@ from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
 from rnncc.torch.devices import common_device, single_device
 from rnncc.torch.kept import StatePlace, tensors_of
-from rnncc.torch.nests import put_into
+from rnncc.torch.nests import put_into_same
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.stand_ins import batches_of, row_types, stand_ins_of
 from rnncc.torch.tracing import code_of, read
@@ -88,14 +88,14 @@ def all_steps(
         tensors = [*(sequences[i] for i in taken), *states, *consts]
         return within_transforms(apply, loop, tensors)
 
-    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, bool]:
+    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, Any]:
         stand_ins = stand_ins_of(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = None if _is_transformed() else plain, how.reverse, how.precision
         reading = CellCall(cell, rows, starts, names, is_first, *kind, run, counters)
         operands = with_tensors(xs, rows), *with_tensors(carried, starts)
 
-        def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
+        def read_once(reading: CellCall) -> tuple[Any, Any, Any, Any]:
             return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
 
         results = read_once(reading)
@@ -103,11 +103,9 @@ def all_steps(
             _check_counts(reading, read_once)
         return results
 
-    ys, finals, after, in_place = _open_or_fixed(cell, attempt, batches_of(rows_like))
+    ys, finals, after, same = _open_or_fixed(cell, attempt, batches_of(rows_like))
     check_same("the state", state, finals)
-    if in_place:
-        put_into(state, finals)
-        finals = state
+    finals = put_into_same(state, finals, same)
     for place, old, new in zip(places, kept, after, strict=True):
         check_same(f"what is kept in {place}", old, new)
     return ys, finals, after

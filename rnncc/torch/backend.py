@@ -31,6 +31,7 @@ from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.frontends.torch.watch_deques import keep_to_lengths
 from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
+from rnncc.frontends.torch.watch_gaps import take_variables
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
@@ -70,6 +71,7 @@ put_quickly(backend)
 read_class_attributes(lambda tx: is_for(backend, tx.output))
 read_layers(lambda tx: is_for(backend, tx.output))
 keep_to_lengths(lambda tx: is_for(backend, tx.output))
+take_variables(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
 
 

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.graphs import forget_tensors
+from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
@@ -86,30 +86,34 @@ def _read(
     leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
-    with (
-        refusing_state(module, args, keywords) as nested,
-        keeping_buffers(module),
-        keeping_parameters,
-        dividing_by_tensors(module),
-        _without_transforms(name),
-        watching(lambda: differentiable and torch.is_grad_enabled(), answers=answers),
-        quiet(),
-        refused_by(name, "torch.export"),
-        exporting(),
-        not_validating(),
-        Questions(),
-        kept_whole(),
-        noting_decisions() as deciding,
-        torch.enable_grad(),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-        program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
-        nested.append(has_graphs_within(program))
-        settle_branches(program.graph_module)
-        refuse_taken(program.graph_module)
-        deciding.append(program)
-    forget_tensors(program)
+    questions = Questions()
+    try:
+        with (
+            refusing_state(module, args, keywords) as nested,
+            keeping_buffers(module),
+            keeping_parameters,
+            dividing_by_tensors(module),
+            _without_transforms(name),
+            watching(lambda: differentiable and torch.is_grad_enabled(), answers=answers),
+            quiet(),
+            refused_by(name, "torch.export"),
+            exporting(),
+            not_validating(),
+            questions,
+            kept_whole(),
+            noting_decisions() as deciding,
+            torch.enable_grad(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
+            program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+            nested.append(has_graphs_within(program))
+            settle_branches(program.graph_module)
+            refuse_taken(program.graph_module)
+            deciding.append(program)
+    finally:  # PyTorch's caches keep the fakes of a reading that failed, too
+        if questions.fakes is not None:
+            forget_tensors_of(questions.fakes)
     return program
 
 

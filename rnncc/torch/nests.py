@@ -67,6 +67,33 @@ def is_changeable(x: Any) -> bool:
     return isinstance(x, (dict, list)) or bool(_fields(type(x)))
 
 
+def same_ones(new: Any, copies: Any, before: Any) -> Any:
+    """Which dicts, lists and dataclasses of a state the next one has, too, changed or not: whether
+    it is such a one itself; of other tuples, the same of their entries.
+
+    Args:
+        copies: the state that the cell was given.
+        before: what it was then.
+
+    Raises:
+        TypeError: another one has been changed.
+    """
+    if is_changeable(copies) and new is copies:
+        return True
+    if type(copies) is type(new) is tuple and len(copies) == len(new):
+        return tuple([same_ones(*x) for x in zip(new, copies, before, strict=True)])
+    if not is_as_before(copies, before):
+        raise TypeError(CHANGED)
+    return False
+
+
+def put_into_same(nest: Any, new: Any, same: Any) -> Any:
+    """A next state, in which those that `same_ones` tells of are a first state's own."""
+    if isinstance(same, tuple):
+        return tuple(map(put_into_same, nest, new, same))
+    return put_into(nest, new) if same else new
+
+
 def put_into(nest: Any, new: Any) -> Any:
     """A nest that holds what another one of its form holds: dicts, lists and dataclasses are the
     same ones, changed; tuples, and dataclasses that cannot be changed, are others."""

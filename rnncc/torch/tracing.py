@@ -26,11 +26,12 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
+from rnncc.torch.averages import take_averages
 from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.branching.values import as_tensor
 from rnncc.torch.captured import CellCall, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
-from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
+from rnncc.torch.nests import CHANGED, copied, in_order_of, same_ones
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.trees import leaves, mapped, with_tensors
@@ -70,10 +71,10 @@ def read(
     kept: Sequence[Any],
     reading: CellCall,
     is_open: bool,
-) -> tuple[Any, Any, Any, bool]:
+) -> tuple[Any, Any, Any, Any]:
     """What the cell returns for rows and states, with results of `reading.run` as its tensors;
-    then what it leaves at its places, and whether the state that it returns is the dict or list
-    that it was given, changed in place.
+    then what it leaves at its places, and which dicts and lists of the state that it returns are
+    those that it was given (`same_ones`).
 
     Args:
         places: where the cell keeps tensors besides, which are None after the call.
@@ -205,7 +206,7 @@ def _step(
     places: Sequence[Any],
     kept: Sequence[Any],
     inside: bool,
-) -> tuple[Any, Any, Any, bool]:
+) -> tuple[Any, Any, Any, Any]:
     if inside:  # transforms that were there first know tensors that are met in the cell's own
         mapped(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):
@@ -215,15 +216,13 @@ def _step(
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    in_place = is_changeable(new) and new is copies  # TorchDynamo compares no tuples
-    if not in_place and not is_as_before(copies, states):
-        raise TypeError(CHANGED)
+    same = same_ones(new, copies, states)
     left = [get(owner, key) for owner, key in places]
     left = [_as_kept(x, value) for x, value in zip(left, kept, strict=True)]
     new, after = _marked((in_order_of(states, new), left))
     for owner, key in places:
         put(owner, key, None)
-    return mapped(_row_or_none, y), new, after, in_place
+    return mapped(_row_or_none, y), new, after, same
 
 
 def _read_by(
@@ -248,6 +247,7 @@ def _reader(
         known = _readers.setdefault(code_of(cell), {})
         is_new = anew or key not in known
         if is_new:
+            take_averages()
             own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
             known[key] = compile_often(own, captured)
         return known[key], is_new

@@ -115,3 +115,22 @@ def test_deques_keep_to_their_length(length: int) -> None:
         with torch.no_grad():
             torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
         assert len(compiled.rows) == length
+
+
+def test_variables_of_old_code() -> None:
+    """`Variable(x)` is x.detach(), in the same graph as the loop."""
+    variable, layer = torch.autograd.Variable, nn.Linear(3, 3)
+
+    def net(xs: Any) -> Any:
+        h, hs = variable(torch.zeros(2, 3)), []
+        for x in xs:
+            h = torch.tanh(layer(x) + h * variable(h))
+            hs.append(h)
+        return torch.stack(hs)
+
+    xs = torch.randn(6, 2, 3)
+    found = list[Any]()
+    for run in (torch.compile(net, backend="rnncc"), net):
+        ys = run(xs)
+        found.append([ys, *torch.autograd.grad(ys.square().sum(), layer.parameters())])
+    torch.testing.assert_close(*found, **CLOSE)

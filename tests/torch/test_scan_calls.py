@@ -21,6 +21,7 @@ from tests.torch.cells import (
     results,
     sequence,
     torch,
+    with_gradients,
 )
 from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 
@@ -310,3 +311,44 @@ def test_sums_over_time_that_nearly_cancel_keep_their_digits(outside: bool) -> N
     exact = gradient(loop, torch.float64)
     ours, theirs = (gradient(run, torch.float32) - exact for run in (rt.scan, loop))
     assert ours.abs().max() < 4 * theirs.abs().max() + 1e-6 * exact.abs().max()
+
+
+def test_variables_of_old_code() -> None:
+    """`Variable(h)` has the values of h, and no gradient."""
+
+    def cell(x: Any, h: Any) -> Any:
+        first = torch.autograd.Variable(h.data.new(x.size(0), 2).fill_(0.5))
+        h = torch.tanh(x + h * torch.autograd.Variable(h, requires_grad=False) + first)
+        return h, h
+
+    assert_like_a_loop(cell)
+
+
+def test_a_deleted_variable_that_a_function_reads() -> None:
+    """The function sees the next one of the name; where there is none, the cell is refused."""
+
+    def cell(x: Any, h: Any) -> Any:
+        scale = h.abs().mean()
+        made = [lambda y: y * scale]
+        del scale
+        scale = x.abs().mean()
+        h = torch.tanh(made[0](x) + h)
+        return h, h
+
+    def unbound(x: Any, h: Any) -> Any:
+        scale = h.mean()
+        made = [lambda y: y * scale]  # noqa: F821
+        del scale
+        return made[0](x), h
+
+    assert_like_a_loop(cell)
+    with pytest.raises(rnncc.CompileError, match="deleted variable"):
+        rt.scan(unbound, torch.ones(3, 2, 2), torch.zeros(2, 2))
+
+
+def assert_like_a_loop(cell: Any) -> None:
+    sources = [torch.linspace(-1, 1, 12).view(3, 2, 2), torch.full((2, 2), 0.3)]
+    for x in sources:
+        x.requires_grad_()
+    ours, theirs = (with_gradients(run(cell, *sources), sources) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs)

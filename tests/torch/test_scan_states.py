@@ -317,3 +317,39 @@ def test_what_the_first_step_puts_into_a_dataclass() -> None:
         torch.testing.assert_close(ours, theirs, **CLOSE)
     grads = [torch.autograd.grad(ys.sum() + last.size.sum(), xs)[0] for ys, last in results]
     torch.testing.assert_close(*grads, **CLOSE)
+
+
+def test_dicts_that_are_changed_within_a_tuple() -> None:
+    """The dict and the list are the ones that were given; another dict stays as it was."""
+
+    def cell(x: Any, state: Any) -> Any:
+        memory, (past, other) = state
+        memory["sum"] = 0.5 * memory["sum"] + x
+        past.append(past.pop(0) + x)
+        return past[0] * memory["sum"], (memory, (past, {"n": other["n"] + 1}))
+
+    xs, starts = sequence(3), list[Any]()
+    for run in (rt.scan, loop):
+        h = torch.zeros(3, WIDTH)
+        start = {"sum": h}, ([h, h + 1], {"n": torch.zeros(())})
+        ys, (memory, (past, other)) = run(cell, xs, start)
+        assert memory is start[0]
+        assert past is start[1][0]
+        assert other is not start[1][1]
+        assert start[1][1]["n"] == 0
+        starts.append((ys, start, other))
+    torch.testing.assert_close(*starts, **CLOSE)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_running_means_over_all_steps(trains: bool) -> None:
+    """`momentum=None`, which divides by the number of steps so far."""
+    norm = nn.BatchNorm1d(4, momentum=None).train(trains)
+    first = {name: x.clone() for name, x in norm.state_dict().items()}
+    xs, results = torch.linspace(-2, 3, 48).square().view(4, 3, 4).requires_grad_(), []
+    for run in (rt.scan, loop):
+        norm.load_state_dict(first)
+        ys, _ = run(lambda x, h: (norm(x) + h, h), xs, torch.zeros(3, 4))
+        grads = torch.autograd.grad(ys.square().sum(), [xs, *norm.parameters()])
+        results.append([ys, *grads, *(x.clone() for x in norm.buffers())])
+    torch.testing.assert_close(*results, **CLOSE)

@@ -106,3 +106,22 @@ def test_parameters_of_operators_that_are_taken_apart_can_be_swapped() -> None:
     run = rt.compile(net, (x,))
     torch.utils.swap_tensors(net[1].weight, nn.Parameter(torch.tensor([1.0, 2, 3, 4])))
     torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_can_be_swapped_after_a_loop_was_read_twice() -> None:
+    """The first reading fails, and shows what is to be rewritten."""
+
+    class Settling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            while x.norm() > 1:
+                x = 0.5 * torch.tanh(self.layer(x))
+            return x
+
+    net, x = Settling(), torch.randn(2, 3)
+    run = rt.compile(net, (x,))
+    torch.utils.swap_tensors(net.layer.weight, nn.Parameter(torch.randn(3, 3)))
+    torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch._dynamo.trace_rules import get_torch_obj_rule_map
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.graph import saved_tensors_hooks
@@ -141,7 +142,13 @@ def not_watching() -> Generator[None]:
 
 
 class Questions(TorchFunctionMode):
-    """Refuses what code that runs under `torch.export` asks of tensors and does to them."""
+    """Refuses what code that runs under `torch.export` asks of tensors and does to them.
+
+    Attributes:
+        fakes: the mode of the tensors that code computed with, if it has begun to.
+    """
+
+    fakes: FakeTensorMode | None = None
 
     def __enter__(self) -> Any:
         """Ask from now on; of the modes too, which a call of the compiled code has of its own."""
@@ -176,6 +183,7 @@ class Questions(TorchFunctionMode):
             check_text(args[0], asking_frame(sys._getframe(1)))
         if name == "data":  # reading it leaves no mark in a graph
             return args[0].detach()
+        self.fakes = self.fakes or detect_fake_mode()
         result = func(*args, **(kwargs or {}))
         if name in CALLS:
             _note_float(result, asking_frame(sys._getframe(1)))

@@ -59,6 +59,7 @@ from rnncc.frontends.torch.watch_absent import notice_absent
 from rnncc.frontends.torch.watch_deques import keep_to_lengths
 from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
 from rnncc.frontends.torch.watch_fills import fill_of, take_fills
+from rnncc.frontends.torch.watch_gaps import fill_gaps
 from rnncc.frontends.torch.watch_methods import notice_methods
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
@@ -94,6 +95,7 @@ def patch_dynamo() -> None:
     _keep_attributes()
     _detach_data()
     _take_asking()
+    fill_gaps()
     take_fills()
     keep_to_lengths(lambda _: bool(readings.stack))
     read_regions(_in_dynamo)
