@@ -34,6 +34,7 @@ from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.watch import asking_frame
 from rnncc.records import record
 from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
+from rnncc.torch.known_values import knowing_values
 
 
 @contextmanager
@@ -102,6 +103,7 @@ def _judge(
         mode,
         follower,
         _AsExported(),
+        knowing_values(),
         kept_whole(),
         torch.no_grad(),
         drawing,

@@ -33,6 +33,7 @@ from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
+from rnncc.torch.known_values import knowing_values
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
 from rnncc.torch.trees import make_known
@@ -100,6 +101,7 @@ def _read(
             exporting(),
             not_validating(),
             questions,
+            knowing_values(),
             kept_whole(),
             noting_decisions() as deciding,
             torch.enable_grad(),

@@ -1,0 +1,61 @@
+# pyright: basic, reportMissingImports=false
+"""Tensors that a module's code makes of Python's numbers alone, such as a grid of times: their
+values are known while it is exported.
+
+PyTorch knows those of `torch.tensor(2)`, and what is computed of them, until something changes
+them; here it also knows those of short lists and ranges. So the code may take numbers out of them
+(`torch.arange(1, x.dim()).tolist()`) and branch on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental import proxy_tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from rnncc.torch.places import MOST_LEAVES
+
+_RANGES = frozenset({torch.arange, torch.linspace, torch.logspace})
+_LIMIT = "CONSTANT_NUMEL_LIMIT"
+"""PyTorch's name of how many elements a tensor may have whose values it knows."""
+
+
+@contextmanager
+def knowing_values() -> Generator[None]:
+    """While it lasts, the values of tensors that are made of numbers are known."""
+    limits = [patch.object(module, _LIMIT, MOST_LEAVES) for module in (fake_tensor, proxy_tensor)]
+    with limits[0], limits[1], _Ranges():
+        yield
+
+
+class _Ranges(TorchFunctionMode):
+    """Tells the values of ranges, which PyTorch knows of lists."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of PyTorch."""
+        result = func(*args, **(kwargs or {}))
+        if torch.compiler.is_dynamo_compiling():  # it reads this with the body of a PyTorch loop
+            return result
+        if func in _RANGES and all(isinstance(x, int | float) for x in args):
+            with torch._C.DisableTorchFunction():  # these are no questions of the code
+                _tell(result, func, args, kwargs or {})
+        return result
+
+
+def _tell(made: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
+    inner = torch._from_functional_tensor(made.elem) if isinstance(made, FunctionalTensor) else made
+    if not isinstance(inner, FakeTensor) or made.requires_grad or made.device.type != "cpu":
+        return
+    if inner.constant is None and made.numel() <= MOST_LEAVES:
+        with _disable_current_modes():
+            inner.constant = func(*args, **kwargs)
+        inner.fake_mode.fake_tensor_converter.add_constant_storage_mapping(inner)
