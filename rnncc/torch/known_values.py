@@ -52,7 +52,7 @@ class _Ranges(TorchFunctionMode):
 
 
 def _tell(made: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
-    inner = torch._from_functional_tensor(made.elem) if isinstance(made, FunctionalTensor) else made
+    inner = made.from_functional() if isinstance(made, FunctionalTensor) else made
     if not isinstance(inner, FakeTensor) or made.requires_grad or made.device.type != "cpu":
         return
     if inner.constant is None and made.numel() <= MOST_LEAVES:
