@@ -92,34 +92,42 @@ class Walk:
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Where the code finds what it names: an object and an attribute; a function and a global,
         the number of what it closes over, or an attribute of its own with a dot in front."""
-        named = self.loaded | self._missed
         for owner in self.owners.values():
-            is_module = isinstance(owner, torch.nn.Module)
-            names = (named & _names_of(owner)) - (_OWN if is_module else set())
-            yield from ((owner, name) for name in names | self._named_of(owner))
-            if not isinstance(owner, type | ModuleType):
-                yield from ((owner, name) for name in self._missed - _names_of(owner))
-            if not is_module and not isinstance(owner, type | ModuleType):
-                yield owner, "__class__"
-            if is_module:
-                yield owner, "forward"
+            yield from ((owner, name) for name in self._attributes(owner))
+            if isinstance(owner, torch.nn.Module):
                 yield from ((kind, "forward") for kind in type(owner).__mro__ if _has_forward(kind))
-                if id(owner) not in self._registered:
-                    yield from ((owner, name) for name in (*_OWN, *_HOOKS))
         for function in self.functions.values():
             if is_users(function.__code__.co_filename):
-                names = _names(function.__code__)
-                known = function.__globals__.keys()
-                missed = (names.missed & names.of_globals) - known - _BUILTINS
-                yield from ((function, name) for name in (names.of_globals & known) | missed)
-                yield from ((function, n) for n in range(len(function.__closure__ or ())))
-                own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
-                yield from ((function, "." + name) for name in own)
+                yield from ((function, place) for place in self._places_of(function))
         for module in self._installed.values():
             known = (self._read_by_users & vars(module).keys()) - _SWITCHED
             yield from ((module, name) for name in known if name[:2] != "__")
         if not self.loaded.isdisjoint(("environ", "getenv")):
             yield os, "environ"
+
+    def _attributes(self, owner: Any) -> Iterator[str]:
+        """What is present on an object, or would be."""
+        is_module = isinstance(owner, torch.nn.Module)
+        present = _names_of(owner)
+        names = ((self.loaded | self._missed) & present) - (_OWN if is_module else set())
+        yield from names | self._named_of(owner)
+        if not isinstance(owner, type | ModuleType):
+            yield from self._missed - present
+            if not is_module:
+                yield "__class__"
+        if is_module:
+            yield "forward"
+            if id(owner) not in self._registered:
+                yield from (*_OWN, *_HOOKS)
+
+    def _places_of(self, function: FunctionType) -> Iterator[str | int]:
+        """Globals, what it closes over, and its own attributes."""
+        names, known = _names(function.__code__), function.__globals__.keys()
+        yield from names.of_globals & known
+        yield from (names.missed & names.of_globals) - known - _BUILTINS
+        yield from range(len(function.__closure__ or ()))
+        own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
+        yield from ("." + name for name in own)
 
     def is_registered(self, owner: Any) -> bool:
         """Whether an object is a part of the module that PyTorch knows."""
