@@ -46,12 +46,14 @@ def lstm(
         CompileError: an option, a size or a parameter that does not fit.
     """
     gate = activations.gate_activation(gate_activation)
-    cell = _Lstm(activations.layer_activation(activation), gate, layer_norm)
+    cell = LstmKind(activations.layer_activation(activation), gate, layer_norm)
     return build_layer(cell, (n_in, n_out), LayerSettings(**options))
 
 
 @record
-class _Lstm(CellKind):
+class LstmKind(CellKind):
+    """The LSTM, and what the MI-LSTM has in common with it."""
+
     act: Function
     gate: Function
     norm: bool

@@ -7,14 +7,14 @@ from typing import ClassVar, Unpack
 from rnncc.cells import activations
 from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import CellKind, Layer
-from rnncc.cells.parameters import Parameter, ParameterVector, gate_parameters
+from rnncc.cells.layer import Layer
+from rnncc.cells.lstm_cell import LstmKind
+from rnncc.cells.parameters import Parameter, ParameterVector
 from rnncc.cells.settings import LayerOptions, LayerSettings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import CellWeights, Lstm
 from rnncc.nn.layer import Cell
-from rnncc.nn.steps import Function, Named
-from rnncc.records import record
+from rnncc.nn.steps import Named
 
 
 def milstm(
@@ -50,19 +50,13 @@ def milstm(
     return build_layer(cell, (n_in, n_out), LayerSettings(**options))
 
 
-@record
-class _MiLstm(CellKind):
-    act: Function
-    gate: Function
-    norm: bool
+class _MiLstm(LstmKind):
     kind: ClassVar[str] = "milstm"
-    states: ClassVar[tuple[str, ...]] = ("h", "c")
 
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
-        parameters_by_name = gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
         factors = ("alpha", "beta_x", "beta_h")
         return {
-            **parameters_by_name,
+            **super().parameters(n_in, n_out),
             **{name: ParameterVector(n_out, (1.0,) * 4) for name in factors},
         }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rnncc.netdef import NetDef, OperatorDef
+from rnncc.netdef import Argument, NetDef, OperatorDef
 
 Value = int | float | str | Sequence[int] | Sequence[str] | NetDef
 
@@ -78,19 +78,20 @@ def _operator(
 ) -> OperatorDef:
     op = net.op.add(type=kind, input=inputs, output=outputs)
     for name, value in arguments.items():
-        argument = op.arg.add(name=name)
-        if isinstance(value, NetDef):
-            argument.n.CopyFrom(value)
-        elif isinstance(value, str):
-            argument.s = value.encode()
-        elif isinstance(value, int):
-            argument.i = value
-        elif isinstance(value, float):
-            argument.f = value
-        else:
-            for item in value:
-                if isinstance(item, int):
-                    argument.ints.append(item)
-                else:
-                    argument.strings.append(item.encode())
+        _set(op.arg.add(name=name), value)
     return op
+
+
+def _set(argument: Argument, value: Value) -> None:
+    match value:
+        case NetDef():
+            argument.n.CopyFrom(value)
+        case str():
+            argument.s = value.encode()
+        case int():
+            argument.i = value
+        case float():
+            argument.f = value
+        case _:
+            argument.ints.extend(item for item in value if isinstance(item, int))
+            argument.strings.extend(item.encode() for item in value if isinstance(item, str))

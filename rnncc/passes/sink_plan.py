@@ -133,18 +133,7 @@ def _added_in_steps(
 
 def _plan_rows(plan: SinkPlan, scan: Scan) -> None:
     """Find the products with a const matrix, and what follows them, that lead to ys alone."""
-    ops, rows = list(scan.body.block.ops), scan.yields[1]
-    able, sunk = set[Operation](), set[Operation]()
-    for op in reversed(ops):
-        uses = [use for result in op.results for use in result.uses]
-        if all(u.operation in able or _makes_y(scan, u.operation, u.index) for u in uses):
-            able.update([op] if plan.is_able(op) else [])
-    for op in (op for op in ops if op in able):
-        # A product is worth leaving for; what only follows one goes along, as its rows are outside
-        # then.
-        root = isinstance(op, Matmul) and plan.kinds[op.b] == Kind.CONST
-        if root or any(operand.owner in sunk for operand in op.operands):
-            sunk.add(op)
+    rows, sunk = scan.yields[1], _sunk(plan, scan)
     plan.rows += [i for i, row in enumerate(rows) if row.owner in sunk and is_used(scan.ys[i])]
     work, seen = [rows[i] for i in plan.rows], set[SSAValue]()
     while work:
@@ -155,6 +144,24 @@ def _plan_rows(plan: SinkPlan, scan: Scan) -> None:
                 work += value.owner.operands
             else:
                 plan.read(value)
+
+
+def _sunk(plan: SinkPlan, scan: Scan) -> set[Operation]:
+    """Of the ops whose results ys alone depend on, products and what follows them.
+
+    A product is worth leaving for; what only follows one goes along, as its rows are outside then.
+    """
+    ops, able, sunk = list(scan.body.block.ops), set[Operation](), set[Operation]()
+    for op in reversed(ops):
+        uses = [use for result in op.results for use in result.uses]
+        leads_to_ys = all(u.operation in able or _makes_y(scan, u.operation, u.index) for u in uses)
+        if leads_to_ys and plan.is_able(op):
+            able.add(op)
+    for op in (op for op in ops if op in able):
+        root = isinstance(op, Matmul) and plan.kinds[op.b] == Kind.CONST
+        if root or any(operand.owner in sunk for operand in op.operands):
+            sunk.add(op)
+    return sunk
 
 
 def _makes_y(scan: Scan, user: Operation, index: int) -> bool:

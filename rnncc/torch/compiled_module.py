@@ -19,7 +19,8 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import held_tensor, import_exported
+from rnncc.frontends.torch.exported import import_exported
+from rnncc.frontends.torch.signature import held_tensor
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode

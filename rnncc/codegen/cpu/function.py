@@ -326,17 +326,23 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         self.pointers = whole
 
     def _kernel(self, op: Operation) -> None:
-        if isinstance(op, Reverse):
-            x, lengths, out = self.all([op.x, op.lengths, op.out])
-            emit_reverse(self.emit, op, x, lengths, out, self._fail)
-        elif isinstance(op, Gather):
-            x, index, out = self.all([op.x, op.index, op.out])
-            emit_gather(self.emit, op, x, index, out, self._fail)
-        elif isinstance(op, Scatter):
-            x, index, out = self.all([op.x, op.index, op.out])
-            init = None if op.init is None else self.pointers[op.init]
-            emit_scatter(self.emit, op, x, index, out, init, self._fail)
-        elif (terms := self._terms(op, op.next_op)) is not None:
+        match op:
+            case Reverse():
+                x, lengths, out = self.all([op.x, op.lengths, op.out])
+                emit_reverse(self.emit, op, x, lengths, out, self._fail)
+            case Gather():
+                x, index, out = self.all([op.x, op.index, op.out])
+                emit_gather(self.emit, op, x, index, out, self._fail)
+            case Scatter():
+                x, index, out = self.all([op.x, op.index, op.out])
+                init = None if op.init is None else self.pointers[op.init]
+                emit_scatter(self.emit, op, x, index, out, init, self._fail)
+            case _:
+                self._computed(op)
+
+    def _computed(self, op: Operation) -> None:
+        """A kernel that computes, unless another one computes what it does."""
+        if (terms := self._terms(op, op.next_op)) is not None:
             terms.op.erase()  # by the kernel behind it
         elif (terms := self._terms(op.prev_op, op)) is not None:
             with self.emit.elements(element_of(terms.op)):

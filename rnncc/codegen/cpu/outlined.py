@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -33,6 +33,9 @@ from rnncc.kern.program import KernelProgram
 Write = Callable[
     [CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None, Map | None], None
 ]
+
+_Scope = tuple[frozenset[str], frozenset[str]]
+"""Names of sizes, and of loops' indices and extents."""
 
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
@@ -72,7 +75,7 @@ class OutlinedKernels:
         self.thens = dict[Operation, Map]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
-        self._scopes = dict[Operation, tuple[frozenset[str], frozenset[str]]]()
+        self._scopes = dict[Operation, _Scope]()
         self.functions = dict[tuple[object, ...], ir.Function]()
         self._short = list[Operation]()
         for program in programs:
@@ -81,16 +84,8 @@ class OutlinedKernels:
         self._write_seldom()
 
     def _count(self, program: KernelProgram) -> None:
-        loops = [op for op in program.func.walk() if isinstance(op, For)]
-        names = [
-            name for op in loops for name in (op.index, op.extent, op.iteration) if name is not None
-        ]
-        own, ops = frozenset(name.data for name in names), list(program.func.walk())
-        scope = frozenset(program.symbols), own
-        # What the names of numbers must not be.
-        reserved = scope[0] | own
-        # 400 products of as many sizes take 3.0 s to compile so; they took 18.1 s before one
-        # function served all kernels of a kind.
+        ops = list(program.func.walk())
+        scope = frozenset(program.symbols), frozenset(_names_of_loops(ops))
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         if large:  # where each is a function: elsewhere what stands around decides
             reductions = [op for op in ops if isinstance(op, Reduce)]
@@ -99,21 +94,30 @@ class OutlinedKernels:
         for op in ops:
             if op in self.late or op in maps:
                 continue
-            if _is_long(op) or (large and isinstance(op, _KERNELS)):
-                opens = large and op not in self.thens
-                opened = OpenedKernel.of(self.target, op) if opens else None
-                if opened is not None and not opened.numbers.keys().isdisjoint(reserved):
-                    opened = None
-                if opened is not None:
-                    self.opened[op] = opened
-                self._scopes[op] = scope
-                self.forms[op] = _form(op, *scope, opened, self.thens.get(op))
+            if large and isinstance(op, _KERNELS):
+                self._open(op, scope)
                 # Two, so that in a large program what stands once is a function as well.
-                self.counts[self.forms[op][0]] += 2 if large else 1
+                self._add(op, scope, 2)
+            elif _is_long(op):
+                self._add(op, scope, 1)
             elif isinstance(op, Gemm) and any(d != 1 for d in op.dims[:-1]):
                 self._short.append(op)
-                self.forms[op] = _form(op, *scope, None)
-                self.counts[self.forms[op][0]] += 1
+                self._add(op, scope, 1)
+
+    def _open(self, op: Operation, scope: _Scope) -> None:
+        """Let a function serve all kernels that differ from this one in numbers alone.
+
+        400 products of as many sizes take 3.0 s to compile so; they took 18.1 s without.
+        """
+        if op in self.thens:
+            return
+        opened = OpenedKernel.of(self.target, op)
+        if opened is not None and opened.numbers.keys().isdisjoint(scope[0] | scope[1]):
+            self.opened[op], self._scopes[op] = opened, scope
+
+    def _add(self, op: Operation, scope: _Scope, times: int) -> None:
+        self.forms[op] = _form(op, *scope, self.opened.get(op), self.thens.get(op))
+        self.counts[self.forms[op][0]] += times
 
     def _close_singles(self) -> None:
         """Give those that differ from no other in numbers alone their numbers back.
@@ -123,8 +127,7 @@ class OutlinedKernels:
         """
         for op in [op for op in self.opened if self.counts[self.forms[op][0]] == 2]:
             del self.opened[op], self.counts[self.forms[op][0]]
-            self.forms[op] = _form(op, *self._scopes[op], None)
-            self.counts[self.forms[op][0]] += 2
+            self._add(op, self._scopes[op], 2)
 
     def _write_seldom(self) -> None:
         """Let short products that do not stand often be written where they stand."""
@@ -193,6 +196,14 @@ class OutlinedKernels:
 
 
 _KERNELS = (Map, Reduce, Gemm, Contract, Pack, ListRows)
+
+
+def _names_of_loops(ops: Iterable[Operation]) -> Iterator[str]:
+    """Of their indices, extents and numbers of iterations."""
+    for loop in ops:
+        if isinstance(loop, For):
+            names = loop.index, loop.extent, loop.iteration
+            yield from (name.data for name in names if name is not None)
 
 
 def _is_long(op: Operation) -> bool:

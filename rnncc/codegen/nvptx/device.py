@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 
 from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.codegen.llvm.values import Value
@@ -130,14 +130,21 @@ def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
             names = [(op.index, 0), (op.iteration, 0), (op.extent, count)]
             inner = {n.data: v for n, v in names if n is not None}
             points += _points(op.body.block, {**sizes, **inner})
-        elif isinstance(op, Reduce):
-            points.append(product(op.dims[: len(op.dims) - op.reduced.data]).substitute(sizes))
-        elif isinstance(op, Gemm) and is_low(op):
-            points.append(product(op.dims).substitute(sizes) * SIDE)
-        elif isinstance(op, Kernel):
-            points.append(product(op.dims).substitute(sizes))
-        elif isinstance(op, Contract):
-            points.append(product(op.sizes[1:]).substitute(sizes))
-        elif "dims" in op.properties:
-            points.append(product(get_dims(op.properties["dims"])).substitute(sizes))
+        elif (domain := _domain(op)) is not None:
+            units = SIDE if isinstance(op, Gemm) and is_low(op) else 1
+            points.append(product(domain).substitute(sizes) * units)
     return points
+
+
+def _domain(op: Operation) -> Sequence[Dim] | None:
+    """The sizes of what a kernel computes; None of an op that computes nothing."""
+    match op:
+        case Reduce():
+            return op.dims[: len(op.dims) - op.reduced.data]
+        case Kernel():
+            return op.dims
+        case Contract():
+            return op.sizes[1:]
+        case _:
+            dims = op.properties.get("dims")
+            return None if dims is None else get_dims(dims)

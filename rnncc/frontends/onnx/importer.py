@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,42 +212,57 @@ def _add_inputs(
 ) -> dict[str, Array]:
     """Give inputs their names; the defaults of those that have one."""
     model, graph = scope.model, message.graph
-    learnt = model.known.sizes
-    held = {t.name: t for t in graph.initializer}
-    overridable = message.ir_version >= OVERRIDABLE_FROM
-    defaults = dict[str, Value]()
-    for info in graph.input:
-        if info.name in held and overridable:
-            value = scope.constant(held[info.name], model.file)
-            # Integers and bools are sizes, axes and conditions, which have to be known: they stay
-            # constants.
-            if value.dtype in FLOATS:
-                defaults[info.name] = value
+    defaults, held = _defaults(scope, message), {tensor.name for tensor in graph.initializer}
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
     _check_names(tensors, model.file)
-    declared, inputs = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
+    declared, inputs = Inputs(tensors, shapes, model.file, model.known.sizes), dict[str, Value]()
     values = {**given.values, **{name: declared.bind(name, value) for name, value in bind.items()}}
     for name in (info.name for info in tensors):
         if name in values:
             place = Location(model.file, f'input "{name}"')
             inputs[name] = _fixed(values[name], declared.dtype(name), name, place)
-            continue
-        dims = defaults[name].dims if name in defaults else declared.dims(name)
-        value = scope.b.input(name, dims, declared.dtype(name))
-        model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
-        model.inputs[value] = name
-        model.taken.add(name)
-        inputs[name] = Value.computed(value)
-    for name in (info.name for info in infos):
-        names = given.held.get(name, name)
-        one = inputs[names] if isinstance(names, str) else Nothing()
-        value = StackedRows.listing([inputs[n] for n in names]) if isinstance(names, list) else one
-        scope.define(name, value, model.file)
+        else:
+            dims = defaults[name].dims if name in defaults else declared.dims(name)
+            inputs[name] = _open(scope, name, dims, declared.dtype(name))
+    for info in infos:
+        scope.define(info.name, _grouped(inputs, given.held.get(info.name, info.name)), model.file)
     for fact in model.known.facts:
         if not is_natural(fact):
             scope.b.require(fact)
     return {name: np.asarray(v.known) for name, v in defaults.items() if name not in values}
+
+
+def _defaults(scope: Scope, message: Any) -> dict[str, Value]:
+    """The values of inputs that are initialisers too, which a caller may replace."""
+    if message.ir_version < OVERRIDABLE_FROM:
+        return {}
+    held = {tensor.name: tensor for tensor in message.graph.initializer}
+    names = [info.name for info in message.graph.input if info.name in held]
+    values = {name: scope.constant(held[name], scope.model.file) for name in names}
+    # Integers and bools are sizes, axes and conditions, which have to be known: these stay what
+    # they are.
+    return {name: value for name, value in values.items() if value.dtype in FLOATS}
+
+
+def _open(scope: Scope, name: str, dims: Sequence[Dim], dtype: str) -> Value:
+    """An input of the net."""
+    model, value = scope.model, scope.b.input(name, dims, dtype)
+    model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
+    model.inputs[value] = name
+    model.taken.add(name)
+    return Value.computed(value)
+
+
+def _grouped(inputs: Mapping[str, Value], names: Names) -> Value:
+    """The tensors that an input of the model is: one, a list, or nothing."""
+    match names:
+        case None:
+            return Nothing()
+        case str():
+            return inputs[names]
+        case _:
+            return StackedRows.listing([inputs[name] for name in names])
 
 
 def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:

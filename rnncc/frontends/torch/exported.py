@@ -4,23 +4,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import (
-    InputKind,
-    OutputKind,
-    SymBoolArgument,
-    SymFloatArgument,
-    SymIntArgument,
-    TensorArgument,
-)
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
-from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
@@ -31,15 +22,15 @@ from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graph_code import written_when_called
 from rnncc.frontends.torch.graphs import forget_tensors, graphs_of
 from rnncc.frontends.torch.guards import facts_of
-from rnncc.frontends.torch.interface import Dtypes, declared, given_out
-from rnncc.frontends.torch.loops import Tensor
+from rnncc.frontends.torch.interface import Dtypes, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.memories import merged_buffers, settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.signature import ProgramSignature, held_tensor, new_value_of
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
+from rnncc.frontends.torch.types import LARGEST_CONSTANT
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.whole_layers import with_whole_layers
@@ -50,7 +41,6 @@ from rnncc.records import record
 
 MOST_REPEATS = 16
 """Repeats that are compiled one after another without a warning."""
-_HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 @record
@@ -209,105 +199,21 @@ def _import(
     packed: bool,
 ) -> Exported:
     """A net from a graph that computes what a program does, with all loops that it has."""
-    signature, sizes = plain.graph_signature, Sizes(names)
-    b = Builder.net(name)
-    vals = {node.name: node.meta.get("val") for node in plain.graph.nodes}
-    tensors = {key: val for key, val in vals.items() if isinstance(val, torch.Tensor)}
-
-    def declare(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> Tensor:
-        return declared(b, add, key, tensor, [sizes(size) for size in tensor.shape], key)
-
-    user_inputs = [
-        spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT
-    ]
-    _check_fixed(signature.input_specs)
-    values = {key: declare(b.input, key, tensors[key]) for key in user_inputs if key in tensors}
-    count = len(values)
-    held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
-    specs = [s for s in signature.output_specs if not _keeps_buffer(s, held)]
-    changed = {str(s.target): s.arg.name for s in specs if s.kind == OutputKind.BUFFER_MUTATION}
-    fixed = set(held.values()) - changed.keys() if packed else set[str]()
-    for key, target in held.items():
-        if target in fixed:
-            values[key] = declare(b.param, target, tensors[key])
-        else:
-            values[key] = declare(b.input, b.free_name(target), tensors[key])
-        if target in changed:
-            _check_type(target, tensors[key], tensors[changed[target]])
-    places = plain.graph.find_nodes(op="placeholder")
-    inputs: list[Any] = [values.get(node.name) for node in places]
+    b, sizes, signature = Builder.net(name), Sizes(names), ProgramSignature.of(plain, packed)
+    values = signature.declare(b, sizes)
+    inputs = [values.get(node.name) for node in plain.graph.find_nodes(op="placeholder")]
     for fact in facts_of(exported, plain, sizes):
         b.require(fact)
-    lowered = lower_graph(module, b, inputs, sizes, Random(b))
-    outputs, results = _outputs(signature.output_specs, lowered, held)
-    leaving = given_out(b, outputs)
-    arrays = {t: _array(exported, t, tensors[key]) for key, t in held.items() if t in fixed}
-    program = b.finish(leaving, arrays, name)
-    kept = [target for target in held.values() if target not in fixed]
+    outputs, results = signature.outputs(lower_graph(module, b, inputs, sizes, Random(b)))
+    program = b.finish(given_out(b, outputs), signature.arrays(exported), name)
     known = sources_of_outputs(program)
-    sources = [known[f"new_{target}"] for target in changed]
-    leaves = (s.arg.name for s in specs if isinstance(s.arg, TensorArgument))
-    made_as = {name: tensors[leaf].dtype for name, leaf in zip(outputs, leaves, strict=True)}
-    input_dtypes = [tensors[key].dtype for key in values if held.get(key) not in fixed]
-    found_tensors = list(tensors.values())
-    dtypes = Dtypes(input_dtypes, made_as)
-    return Exported(program, dtypes, count, kept, list(changed), sources, results, found_tensors)
-
-
-def _check_fixed(specs: Iterable[Any]) -> None:
-    """Refuse arguments that are numbers of Python, other ones at each call."""
-    for spec in specs:
-        if isinstance(spec.arg, SymIntArgument | SymFloatArgument | SymBoolArgument):
-            what = "is a number of Python that may change, which is not supported"
-            raise CompileError(spec.arg.name, what, "give it as a tensor, or keep it fixed")
-
-
-def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
-    """A parameter, buffer or constant by its name."""
-    known: Mapping[str, Any] = {**exported.constants, **exported.state_dict}
-    return known[target]
-
-
-def _array(exported: ExportedProgram, target: str, expected: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Its values now; a file may hold a tensor of another kind than the graph reads."""
-    held = held_tensor(exported, target)
-    if held.dtype != expected.dtype or held.shape != expected.shape:
-        kinds = (f"{type_name(x.dtype)} {list(x.shape)}" for x in (held, expected))
-        raise CompileError(target, "is {}, and the graph reads {}".format(*kinds))
-    tensor = as_computed(held.detach().cpu())
-    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    return real.numpy().copy()
-
-
-def _keeps_buffer(spec: Any, held: Mapping[str, str]) -> bool:
-    """Whether a buffer is given its own value, as in `self.k = self.k.to(x.device)`."""
-    return spec.kind == OutputKind.BUFFER_MUTATION and held.get(spec.arg.name) == spec.target
-
-
-def _check_type(target: str, old: torch.Tensor, new: torch.Tensor) -> None:
-    if old.dtype != new.dtype or old.shape != new.shape:
-        texts = (f"{type_name(x.dtype)} {list(x.shape)}" for x in (old, new))
-        raise CompileError(target, "a buffer is {} before a call and {} after it".format(*texts))
-
-
-def _outputs(
-    specs: Sequence[Any], values: Sequence[Any], held: Mapping[str, str]
-) -> tuple[dict[str, Tensor], list[Any]]:
-    """The net's outputs, new values of buffers first, and what is returned."""
-    outputs, results = dict[str, Tensor](), list[Any]()
-    returned = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
-    for spec, value in zip(specs, values, strict=True):
-        if _keeps_buffer(spec, held):
-            continue
-        if spec.kind == OutputKind.BUFFER_MUTATION:
-            outputs[f"new_{spec.target}"] = value
-        elif spec.kind != OutputKind.USER_OUTPUT:
-            raise CompileError("", f"what is given from outside is changed in place: {spec.target}")
-        elif isinstance(spec.arg, TensorArgument):
-            number = len(results)
-            name = "y" if len(returned) == 1 else f"y{number}"
-            outputs[name] = value
-            results.append(name)
-        else:
-            results.append(value)
-    return outputs, results
+    return Exported(
+        program,
+        signature.dtypes(outputs),
+        given=len(signature.given),
+        held=[target for target in signature.held.values() if target not in signature.params],
+        changed=list(signature.changed),
+        sources=[known[new_value_of(target)] for target in signature.changed],
+        results=results,
+        tensors=list(signature.tensors.values()),
+    )

@@ -13,7 +13,7 @@ nothing but the function can see that an entry comes later.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rnncc.torch.branching.assignments import captured_in, within
 
@@ -63,21 +63,32 @@ def _call_of(statement: ast.stmt) -> ast.Call:
 def _is_own(name: str, ways: Sequence[list[ast.stmt]], function: ast.FunctionDef) -> bool:
     """Whether a variable is a list that nothing else has, and that ways append to alone."""
     nodes = list(within(function.body))
-    pairs = [pair for x in nodes for pair in _pairs_of(x)]
-    lists = {id(target) for target, value in pairs if _is_list(value)}
-    uses = [x for x in nodes if isinstance(x, ast.Name) and x.id == name]
-    stores = [x for x in uses if not isinstance(x.ctx, ast.Load)]
-    known = {id(x) for node in nodes for x in _seen_by(node)}
-    inside = [x for way in ways for x in within(way) if isinstance(x, ast.Name) and x.id == name]
-    appended = sum(_list_of(statement) == name for way in ways for statement in way)
     return (
-        len(inside) == appended
-        and bool(stores)
-        and all(id(x) in lists for x in stores)
-        and all(id(x) in known for x in uses if isinstance(x.ctx, ast.Load))
+        _is_only_appended_to(name, ways)
+        and _is_hidden(name, nodes)
         and name not in captured_in(function.body, ())
         and not any(name in x.names for x in nodes if isinstance(x, ast.Global | ast.Nonlocal))
     )
+
+
+def _is_only_appended_to(name: str, ways: Sequence[list[ast.stmt]]) -> bool:
+    uses = sum(len(_uses(name, within(way))) for way in ways)
+    return uses == sum(_list_of(statement) == name for way in ways for statement in way)
+
+
+def _is_hidden(name: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a variable is always a new list, which nothing is given that may keep it."""
+    uses = _uses(name, nodes)
+    stores = [x for x in uses if not isinstance(x.ctx, ast.Load)]
+    reads = [x for x in uses if isinstance(x.ctx, ast.Load)]
+    pairs = [pair for node in nodes for pair in _pairs_of(node)]
+    new = {id(target) for target, value in pairs if _is_list(value)}
+    seen = {id(x) for node in nodes for x in _seen_by(node)}
+    return bool(stores) and all(id(x) in new for x in stores) and all(id(x) in seen for x in reads)
+
+
+def _uses(name: str, nodes: Iterable[ast.AST]) -> list[ast.Name]:
+    return [x for x in nodes if isinstance(x, ast.Name) and x.id == name]
 
 
 def _pairs_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:

@@ -89,17 +89,26 @@ def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:
     changes: list[Any] = [
         n for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
     ]
-    assigns = [n for n in nodes if isinstance(n, ast.Assign)]
-    plain = [n for n in assigns if isinstance(n.value, ast.Constant) or is_ours(n)]
-    known = {id(n.target) for n in changes} | {id(target) for n in plain for target in n.targets}
     names = [n for n in nodes if isinstance(n, ast.Name)]
-    others = {n.id for n in names if not isinstance(n.ctx, ast.Load) and id(n) not in known}
-    operands = {
-        id(part) for n in nodes if isinstance(n, _OPERANDS) for part in ast.iter_child_nodes(n)
-    }
-    operands |= {id(n.value) for n in changes}
-    passed = {n.id for n in names if isinstance(n.ctx, ast.Load) and id(n) not in operands}
+    reads = [n for n in names if isinstance(n.ctx, ast.Load)]
+    stores = [n for n in names if not isinstance(n.ctx, ast.Load)]
+    known = {id(n.target) for n in changes} | _given_numbers(nodes)
+    others = {n.id for n in stores if id(n) not in known}
+    operands = _operands(nodes) | {id(n.value) for n in changes}
+    passed = {n.id for n in reads if id(n) not in operands}
     for name in {n.target.id for n in changes} - others:
         own = (n for n in changes if n.target.id == name)
         if name not in passed or all(isinstance(n.value, ast.Constant) for n in own):
             yield name
+
+
+def _given_numbers(nodes: Sequence[Any]) -> set[int]:
+    """The targets of `n = 0`, and of what branches assign; by identity."""
+    assigns = (n for n in nodes if isinstance(n, ast.Assign))
+    plain = (n for n in assigns if isinstance(n.value, ast.Constant) or is_ours(n))
+    return {id(target) for n in plain for target in n.targets}
+
+
+def _operands(nodes: Sequence[Any]) -> set[int]:
+    """What arithmetic reads; by identity."""
+    return {id(part) for n in nodes if isinstance(n, _OPERANDS) for part in ast.iter_child_nodes(n)}

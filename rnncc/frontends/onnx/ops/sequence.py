@@ -239,12 +239,7 @@ def _concat(n: Node) -> SSAValue | Value:
     rows = _rows(n)
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
-    if rows.in_pieces is not None and rows.stacked is not None:
-        if new or n.axis(axis_number, rows.stacked.rank - 1) != rows.in_pieces:
-            check_whole(n.location, rows, n.scope.model.inputs_behind)
-        rows = replace(rows, in_pieces=None)
-        if isinstance(rows.stacked, Partial):
-            rows = replace(rows, stacked=within_most(n, rows.stacked))
+    rows = _without_pieces(n, rows, axis_number, new)
     if isinstance(rows.stacked, Partial) and rows.earlier is None:
         middle = _partial_rows(n, rows.stacked, axis_number, new)
         return _with_singles(n, rows, middle, new) if rows.front or rows.items else middle
@@ -257,12 +252,28 @@ def _concat(n: Node) -> SSAValue | Value:
         return Value.of(joined, dtype=singles[0].dtype)
     joined_parts = [_as_part(n, item, axis, new) for item in singles]
     if rows.stacked is not None:
-        count, *dims = rows.stacked.dims
-        turned = move_axis(n.b, n.scope.ssa(rows.stacked), 0, axis)
-        joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
-        between = turned if joined is None else n.b.reshape(turned, joined)
-        joined_parts.insert(len(rows.front), between)
+        joined_parts.insert(len(rows.front), _side_by_side(n, rows.stacked, axis, new))
     return n.b.concat(joined_parts, axis)
+
+
+def _without_pieces(n: Node, rows: StackedRows, axis_number: int, new: bool) -> StackedRows:
+    """Rows that are pieces of an axis, as such that they are put together along it again."""
+    if rows.in_pieces is None or rows.stacked is None:
+        return rows
+    if new or n.axis(axis_number, rows.stacked.rank - 1) != rows.in_pieces:
+        check_whole(n.location, rows, n.scope.model.inputs_behind)
+    stacked = rows.stacked
+    whole = within_most(n, stacked) if isinstance(stacked, Partial) else stacked
+    return replace(rows, in_pieces=None, stacked=whole)
+
+
+def _side_by_side(n: Node, stacked: Value, axis: int, new: bool) -> SSAValue:
+    """Stacked elements along an axis of theirs, or along a new one."""
+    count, *dims = stacked.dims
+    turned = move_axis(n.b, n.scope.ssa(stacked), 0, axis)
+    if new:
+        return turned
+    return n.b.reshape(turned, [*dims[:axis], count * dims[axis], *dims[axis + 1 :]])
 
 
 def _with_singles(n: Node, rows: StackedRows, middle: Partial, new: bool) -> Value:

@@ -11,8 +11,8 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 from tests.frontends.onnx.corpus.library_models import VOCABULARY, N, Of, tensors_of
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
 
 HIDDEN = 12
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 from tests.frontends.onnx.corpus.pointer_models import Gated
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
 
 BOUND = {"max_iterations": "T"}
 """Words of a sequence, of which the run decides how many there are."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 class InChunks(nn.Module):

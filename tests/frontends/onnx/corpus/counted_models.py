@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 class Trimmed(nn.Module):

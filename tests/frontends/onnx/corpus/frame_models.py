@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 WIDTH, LETTERS, MELS = 16, 30, 20
 BOUND = {"max_iterations": "8*T"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 class Elmo(nn.Module):
@@ -239,112 +237,6 @@ class Collapsed(nn.Module):
         return best[keep], p[keep].exp()
 
 
-class TwoStream(nn.Module):
-    """Frames with channels shifted in time (TSM), pooled, and read by a GRU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.c1, self.c2 = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 16, 3, 2, 1)
-        self.gru, self.o = nn.GRU(16, 8), nn.Linear(8, 3)
-
-    def forward(self, v: Tensor) -> Tensor:
-        n, t = v.shape[:2]
-        x = functional.relu(self.c1(v.flatten(0, 1)))
-        x = x.view(n, t, *x.shape[1:])
-        left = functional.pad(x[:, 1:, :2], (0, 0, 0, 0, 0, 0, 0, 1))
-        right = functional.pad(x[:, :-1, 2:4], (0, 0, 0, 0, 0, 0, 1, 0))
-        x = torch.cat([left, right, x[:, :, 4:]], 2).flatten(0, 1)
-        x = functional.relu6(self.c2(x)).mean((2, 3)).view(n, t, 16)
-        return self.o(self.gru(x.transpose(0, 1))[0]).transpose(0, 1)
-
-
-class Convex(nn.Module):
-    """RAFT in one level: a ConvGRU over correlations, then convex upsampling."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.f = nn.Conv2d(3, 8, 3, 2, 1)
-        self.z, self.r, self.q = (nn.Conv2d(8 + 11, 8, 3, padding=1) for _ in range(3))
-        self.d, self.m = nn.Conv2d(8, 2, 3, padding=1), nn.Conv2d(8, 4 * 9, 1)
-
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        x, y = torch.tanh(self.f(a)), torch.tanh(self.f(b))
-        n, _, hh, ww = x.shape
-        padded = functional.pad(y, (1, 1, 1, 1))
-        corr = torch.stack(
-            [
-                (x * padded[:, :, i : i + hh, j : j + ww]).mean(1)
-                for i in range(3)
-                for j in range(3)
-            ],
-            1,
-        )
-        h, flow = torch.zeros_like(x), torch.zeros_like(x[:, :2])
-        for _ in range(3):
-            inputs = torch.cat([corr, flow], 1)
-            hx = torch.cat([h, inputs], 1)
-            z, r = torch.sigmoid(self.z(hx)), torch.sigmoid(self.r(hx))
-            h = (1 - z) * h + z * torch.tanh(self.q(torch.cat([r * h, inputs], 1)))
-            flow = flow + self.d(h)
-        mask = self.m(h).view(n, 1, 9, 2, 2, hh, ww).softmax(2)
-        up = functional.unfold(2 * flow, (3, 3), padding=1).view(n, 2, 9, 1, 1, hh, ww)
-        return (mask * up).sum(2).permute(0, 1, 4, 2, 5, 3).reshape(n, 2, 2 * hh, 2 * ww)
-
-
-class Sketch(nn.Module):
-    """A decoder of strokes: mixtures by their modes, until a pen lifts for good."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.i, self.cell = nn.Linear(6, 24), nn.LSTMCell(5 + 6, 12)
-        self.o = nn.Linear(12, 3 * 3 + 3)
-
-    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        h, c = torch.tanh(self.i(z)).chunk(2, 1)
-        x = torch.zeros(z.size(0), 5)
-        x[:, 2] = 1.0
-        done = torch.zeros(z.size(0), dtype=torch.bool)
-        out = torch.jit.annotate(list[Tensor], [])
-        for _ in range(12):
-            h, c = self.cell(torch.cat([x, z], 1), (h, c))
-            y = self.o(h)
-            mix = y[:, :9].view(-1, 3, 3)
-            best = mix[..., 0].argmax(1)
-            move = mix[torch.arange(z.size(0)), best, 1:]
-            pen = functional.one_hot(y[:, 9:].argmax(1), 3).float()
-            done = done | (pen[:, 2] > 0)
-            x = torch.cat([move, pen], 1)
-            out.append(x * (~done).float().unsqueeze(1))
-        return torch.stack(out, 1), done
-
-
-class Local(nn.Module):
-    """Attention in blocks that also see the blocks beside them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.o = nn.Linear(8, 24), nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, t, d = x.shape
-        rest = (-t) % 4
-        q, k, v = self.qkv(functional.pad(x, (0, 0, 0, rest))).chunk(3, -1)
-        n = (t + rest) // 4
-        valid = functional.pad(torch.ones(b, t), (0, rest))
-        q = q.view(b, n, 4, d)
-
-        def around(y: Tensor) -> Tensor:
-            z = functional.pad(y, (0, 0, 1, 1) if y.dim() == 3 else (0, 0, 0, 0, 1, 1))
-            return torch.cat([z[:, :-2], z[:, 1:-1], z[:, 2:]], 2)
-
-        k, v = around(k.view(b, n, 4, d)), around(v.view(b, n, 4, d))
-        seen = around(valid.view(b, n, 4))
-        s = torch.einsum("bnid,bnjd->bnij", q, k) / math.sqrt(d)
-        a = s.masked_fill(seen[:, :, None] == 0, -1e4).softmax(-1)
-        y = torch.einsum("bnij,bnjd->bnid", a, v).reshape(b, n * 4, d)
-        return self.o(y[:, :t])
-
-
 class Gathered(nn.Module):
     """Mentions as spans: all up to three words, pruned to the best, scored in pairs."""
 
@@ -399,6 +291,28 @@ def _words(*shape: int) -> Tensor:
     return torch.randint(1, 30, shape)
 
 
+class Performed(nn.Module):
+    """Events of music: three GRU layers, a controlled step, the best events of given noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(16 + 6, 12), nn.Linear(3 * 12, 16)
+        self.gru, self.start = nn.GRU(12, 12, 3), nn.Linear(8, 36)
+
+    def forward(self, z: Tensor, control: Tensor, noise: Tensor, heat: Tensor) -> Tensor:
+        h = torch.tanh(self.start(z)).view(-1, 3, 12).transpose(0, 1).contiguous()
+        event = torch.full([z.size(0)], 15, dtype=torch.int64)
+        made: list[Tensor] = []
+        for t in range(noise.size(0)):
+            x = torch.cat([functional.one_hot(event, 16).float(), control[t]], 1)
+            x = functional.leaky_relu(self.into(x), 0.01)
+            _, h = self.gru(x[None], h)
+            logits = self.out(h.transpose(0, 1).flatten(1)) / heat
+            event = (logits - torch.log(functional.softplus(noise[t]))).argmax(1)
+            made.append(event)
+        return torch.stack(made)
+
+
 MODELS = {
     "elmo": Exported(Elmo, {"c": _words(2, 5, 7)}, {"c": {0: "N", 1: "T", 2: "C"}}, {"c": (0, 39)}),
     "biaffine": Exported(
@@ -437,14 +351,6 @@ MODELS = {
         script=True,
     ),
     "collapsed": Exported(Collapsed, {"x": torch.randn(9, 1, 6)}, {"x": {0: "T"}}, outputs=2),
-    "tsm": Exported(TwoStream, {"v": torch.randn(2, 4, 3, 16, 16)}, {"v": {**TN, 3: "H", 4: "W"}}),
-    "raft": Exported(
-        Convex,
-        {"a": torch.randn(1, 3, 16, 24), "b": torch.randn(1, 3, 16, 24)},
-        {"a": {0: "N", 2: "H", 3: "W"}, "b": {0: "N", 2: "H", 3: "W"}},
-    ),
-    "sketch": Exported(Sketch, {"z": torch.randn(2, 6)}, {"z": {0: "N"}}, outputs=2, script=True),
-    "local": Exported(Local, {"x": torch.randn(2, 10, 8)}, {"x": TN}),
     "mentions": Exported(Gathered, {"x": torch.randn(1, 8, 6)}, {"x": {1: "T"}}, outputs=2),
     "buffered": Exported(
         Buffered,
@@ -456,6 +362,17 @@ MODELS = {
         },
         {"x": TN, "k": {0: "N"}, "h": {1: "N"}, "c": {1: "N"}},
         outputs=4,
+    ),
+    "performed": Exported(
+        Performed,
+        {
+            "z": torch.randn(2, 8),
+            "control": torch.randn(5, 2, 6),
+            "noise": torch.rand(5, 2, 16),
+            "heat": torch.ones(1),
+        },
+        {"z": {0: "N"}, "control": {0: "T", 1: "N"}, "noise": {0: "T", 1: "N"}},
+        script=True,
     ),
 }
 

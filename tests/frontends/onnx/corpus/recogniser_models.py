@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import Exported, export_all
+from tests.frontends.onnx.corpus.exporting import Exported, export_all
 
 
 class AttnCell(nn.Module):
@@ -118,89 +118,6 @@ class Quartz(nn.Module):
         x = functional.relu(x * torch.sigmoid(self.se(y)).unsqueeze(2) + r)
         x, lengths = self.dil(x, lengths)
         return (functional.log_softmax(self.out(x).transpose(1, 2), -1), lengths)
-
-
-class Demucs(nn.Module):
-    """Waves down and up again through gated convolutions, an LSTM in the middle."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.depth = 3
-        self.k = 8
-        self.st = 4
-        self.enc = nn.ModuleList()
-        self.dec = nn.ModuleList()
-        ci = 1
-        ch = 4
-        for i in range(self.depth):
-            self.enc.append(
-                nn.Sequential(
-                    nn.Conv1d(ci, ch, 8, 4), nn.ReLU(), nn.Conv1d(ch, ch * 2, 1), nn.GLU(1)
-                )
-            )
-            d = [nn.Conv1d(ch, ch * 2, 1), nn.GLU(1), nn.ConvTranspose1d(ch, ci, 8, 4)]
-            if i:
-                d.append(nn.ReLU())
-            self.dec.insert(0, nn.Sequential(*d))
-            ci = ch
-            ch *= 2
-        self.lstm = nn.LSTM(ci, ci, 2)
-
-    def valid(self, length: int) -> int:
-        for _ in range(self.depth):
-            length = math.ceil((length - self.k) / self.st) + 1
-            length = max(length, 1)
-        for _ in range(self.depth):
-            length = (length - 1) * self.st + self.k
-        return length
-
-    def forward(self, mix: Tensor) -> Tensor:
-        std = mix.mean(1, keepdim=True).std(-1, keepdim=True)
-        x = mix / (0.001 + std)
-        length = x.shape[-1]
-        x = functional.pad(x, (0, 100))
-        skips = []
-        for e in self.enc:
-            x = e(x)
-            skips.append(x)
-        x = x.permute(2, 0, 1)
-        x, _ = self.lstm(x)
-        x = x.permute(1, 2, 0)
-        for d in self.dec:
-            sk = skips.pop()
-            x = x + sk[..., : x.shape[-1]]
-            x = d(x)
-        return std * x[..., :length]
-
-
-class BiConvGru(nn.Module):
-    """Convolutional GRUs in both directions over a video."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.zr = nn.Conv2d(3 + 6, 12, 3, padding=1)
-        self.n = nn.Conv2d(3 + 6, 6, 3, padding=1)
-        self.fuse = nn.Conv2d(12, 6, 1)
-
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        z, r = torch.sigmoid(self.zr(torch.cat([x, h], 1))).chunk(2, 1)
-        n = torch.tanh(self.n(torch.cat([x, r * h], 1)))
-        return (1 - z) * h + z * n
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = x.new_zeros(x.size(0), 6, x.size(3), x.size(4))
-        fw = torch.jit.annotate(list[Tensor], [])
-        for t in range(x.size(1)):
-            h = self.step(x[:, t], h)
-            fw.append(h)
-        h = x.new_zeros(x.size(0), 6, x.size(3), x.size(4))
-        bw = torch.jit.annotate(list[Tensor], [])
-        for t in range(x.size(1) - 1, -1, -1):
-            h = self.step(x[:, t], h)
-            bw.append(h)
-        b = torch.flip(torch.stack(bw, 1), [1])
-        y = torch.cat([torch.stack(fw, 1), b], 2)
-        return self.fuse(y.flatten(0, 1)).view(x.size(0), x.size(1), 6, x.size(3), x.size(4))
 
 
 class SubSpec(nn.Module):
@@ -381,13 +298,6 @@ MODELS = {
         {"x": {0: "N", 2: "T"}, "lengths": {0: "N"}},
         {"lengths": (3, "T")},
         outputs=2,
-    ),
-    "demucs": Exported(Demucs, {"mix": torch.randn(2, 1, 300)}, {"mix": {0: "N", 2: "S"}}),
-    "biconvgru": Exported(
-        BiConvGru,
-        {"x": torch.randn(2, 4, 3, 6, 7)},
-        {"x": {0: "N", 1: "T", 3: "H", 4: "W"}},
-        script=True,
     ),
     "bcres": Exported(BcRes, {"x": torch.randn(2, 1, 40, 20)}, {"x": {0: "N", 3: "T"}}),
     "r2d2": Exported(

@@ -1,7 +1,7 @@
 """Signals, filters, stacks and rates by both exporters: `signal_models.py OUTDIR`.
 
 Cepstra in the graph, running norms, learned gains of filters, recurrences and encoders at several
-rates, operations that a parser chooses.
+rates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 class Cepstra(nn.Module):
@@ -195,28 +195,6 @@ class Stacked(nn.Module):
         return stack[rows, top - 1]
 
 
-class Performed(nn.Module):
-    """Events of music: three GRU layers, a controlled step, the best events of given noise."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.into, self.out = nn.Linear(16 + 6, 12), nn.Linear(3 * 12, 16)
-        self.gru, self.start = nn.GRU(12, 12, 3), nn.Linear(8, 36)
-
-    def forward(self, z: Tensor, control: Tensor, noise: Tensor, heat: Tensor) -> Tensor:
-        h = torch.tanh(self.start(z)).view(-1, 3, 12).transpose(0, 1).contiguous()
-        event = torch.full([z.size(0)], 15, dtype=torch.int64)
-        made: list[Tensor] = []
-        for t in range(noise.size(0)):
-            x = torch.cat([functional.one_hot(event, 16).float(), control[t]], 1)
-            x = functional.leaky_relu(self.into(x), 0.01)
-            _, h = self.gru(x[None], h)
-            logits = self.out(h.transpose(0, 1).flatten(1)) / heat
-            event = (logits - torch.log(functional.softplus(noise[t]))).argmax(1)
-            made.append(event)
-        return torch.stack(made)
-
-
 class Sleep(nn.Module):
     """Epochs of a night: each through convolutions at two scales, then a recurrence over epochs."""
 
@@ -381,17 +359,6 @@ MODELS = {
         {"words": torch.randint(0, 20, (2, 5)), "instructions": torch.randint(0, 2, (2, 9))},
         {"words": TN, "instructions": {0: "N", 1: "I"}},
         {"words": (0, 19), "instructions": (0, 1)},
-        script=True,
-    ),
-    "performed": Exported(
-        Performed,
-        {
-            "z": torch.randn(2, 8),
-            "control": torch.randn(5, 2, 6),
-            "noise": torch.rand(5, 2, 16),
-            "heat": torch.ones(1),
-        },
-        {"z": {0: "N"}, "control": {0: "T", 1: "N"}, "noise": {0: "T", 1: "N"}},
         script=True,
     ),
     "sleep": Exported(Sleep, {"x": torch.randn(2, 3, 160)}, {"x": {0: "N", 1: "E"}}),

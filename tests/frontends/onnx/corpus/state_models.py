@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 def heads_of(x: Tensor, heads: int = 2) -> Tensor:
@@ -324,6 +324,33 @@ class Orthogonal(nn.Module):
         return torch.stack(made, 1)
 
 
+class Selective(nn.Module):
+    """A state space whose steps depend on the input, behind a causal convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.conv = nn.Linear(6, 16), nn.Conv1d(8, 8, 4, padding=3, groups=8)
+        self.x, self.dt = nn.Linear(8, 2 + 8, bias=False), nn.Linear(2, 8)
+        self.a = nn.Parameter(torch.arange(1.0, 5).log().repeat(8, 1))
+        self.d, self.out = nn.Parameter(torch.ones(8)), nn.Linear(8, 6)
+
+    def forward(self, u: Tensor) -> Tensor:
+        x, gate = self.inside(u).chunk(2, -1)
+        x = functional.silu(self.conv(x.transpose(1, 2))[..., : u.size(1)].transpose(1, 2))
+        parts = self.x(x)
+        delta = functional.softplus(self.dt(parts[..., :2]))
+        b, c = parts[..., 2:6], parts[..., 6:]
+        da = torch.exp(delta.unsqueeze(-1) * -torch.exp(self.a))
+        db = delta.unsqueeze(-1) * b.unsqueeze(2) * x.unsqueeze(-1)
+        h = torch.zeros(u.size(0), 8, 4)
+        rows: list[Tensor] = []
+        for t in range(u.size(1)):
+            h = da[:, t] * h + db[:, t]
+            rows.append((h * c[:, t].unsqueeze(1)).sum(-1))
+        y = torch.stack(rows, 1) + x * self.d
+        return self.out(y * functional.silu(gate))
+
+
 MODELS = {
     "chunked_delta": Exported(ChunkedDelta, {"x": torch.randn(2, 7, 8)}, {"x": {0: "N"}}),
     "doubled": Exported(Doubled, {"x": torch.randn(2, 7, 6)}, {"x": TN}, script=True),
@@ -347,6 +374,7 @@ MODELS = {
     "splines": Exported(Splines, {"x": torch.randn(2, 5, 4)}, {"x": TN}, script=True),
     "hyper": Exported(Hyper, {"x": torch.randn(2, 6, 5)}, {"x": TN}, outputs=2, script=True),
     "orthogonal": Exported(Orthogonal, {"x": torch.randn(2, 5, 3)}, {"x": TN}, script=True),
+    "selective": Exported(Selective, {"u": torch.randn(2, 6, 6)}, {"u": TN}, script=True),
 }
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Recurrent models of further tasks, by both exporters: `python task_models.py OUTDIR`.
 
-Written chunks, detectors of anomalies, forecasts, sessions, policies, students, trees, trackers.
+Written chunks, detectors of anomalies, forecasts, graphs, policies, trackers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+from tests.frontends.onnx.corpus.exporting import TN, Exported, export_all
 
 
 class WrittenChunks(nn.Module):
@@ -107,88 +107,6 @@ class DeepAr(nn.Module):
         return torch.stack(means, 1), torch.stack(spreads, 1)
 
 
-class Sessions(nn.Module):
-    """GRU4Rec: states are reset where a session begins; scores of items by their embeddings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.items, self.cell = nn.Embedding(30, 8), nn.GRUCell(8, 8)
-
-    def forward(self, items: Tensor, begins: Tensor) -> Tensor:
-        h = torch.zeros([items.size(0), 8])
-        for t in range(items.size(1)):
-            h = h.masked_fill(begins[:, t : t + 1], 0.0)
-            h = self.cell(self.items(items[:, t]), h)
-        return (h @ self.items.weight.t()).topk(5, 1)[1]
-
-
-class SasRec(nn.Module):
-    """Causal attention over items, padded in front, and a GRU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.items, self.places = nn.Embedding(30, 8, padding_idx=0), nn.Embedding(64, 8)
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-        self.norm, self.gru = nn.LayerNorm(8), nn.GRU(8, 8, batch_first=True)
-
-    def forward(self, items: Tensor) -> Tensor:
-        steps = items.shape[1]
-        y = self.items(items) * 8**0.5 + self.places(torch.arange(steps))
-        y = y * (items != 0).unsqueeze(-1)
-        mask = torch.ones(steps, steps, dtype=torch.bool).triu(1)
-        q = self.norm(y)
-        y = q + self.attention(q, y, y, attn_mask=mask, need_weights=False)[0]
-        return self.gru(y)[0][:, -1] @ self.items.weight.t()
-
-
-class Joint(nn.Module):
-    """A transducer's prediction and joint networks, over frames and tokens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.rnn = nn.Embedding(20, 8, padding_idx=0), nn.LSTM(8, 12, batch_first=True)
-        self.frames, self.tokens, self.out = nn.Linear(10, 12), nn.Linear(12, 12), nn.Linear(12, 20)
-
-    def forward(self, frames: Tensor, tokens: Tensor) -> Tensor:
-        before = functional.pad(tokens, (1, 0))
-        y, _ = self.rnn(self.words(before))
-        joint = self.frames(frames).unsqueeze(2) + self.tokens(y).unsqueeze(1)
-        return self.out(joint.tanh()).log_softmax(-1)
-
-
-class Students(nn.Module):
-    """Deep knowledge tracing: what the next exercise's skill is worth."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm, self.out = nn.LSTM(20, 12, batch_first=True), nn.Linear(12, 10)
-
-    def forward(self, skills: Tensor, right: Tensor, following: Tensor) -> Tensor:
-        pairs = functional.one_hot(skills + 10 * right, 20).float()
-        worth = torch.sigmoid(self.out(self.lstm(pairs)[0]))
-        return (worth * functional.one_hot(following, 10)).sum(2)
-
-
-class TreeLstm(nn.Module):
-    """Nodes in order, each after its two children; no child is a node of zeros."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.x, self.left, self.right = (nn.Linear(n, 40) for n in (6, 8, 8))
-
-    def forward(self, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        h, c = torch.zeros([x.size(0) + 1, 8]), torch.zeros([x.size(0) + 1, 8])
-        for node in range(x.size(0)):
-            a, b = left[node], right[node]
-            gates = self.x(x[node]) + self.left(h[a]) + self.right(h[b])
-            i, f, g, o, u = gates.chunk(5)
-            state = torch.sigmoid(i) * torch.tanh(u)
-            state = state + torch.sigmoid(f) * c[a] + torch.sigmoid(g) * c[b]
-            c[node + 1] = state
-            h[node + 1] = torch.sigmoid(o) * torch.tanh(state)
-        return h[1:]
-
-
 class GraphRnn(nn.Module):
     """A gated graph network: messages along edges of a weighted graph, some times over."""
 
@@ -230,41 +148,6 @@ class ConvLstmBoth(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([self.one(x, False), self.one(x, True)], 2)
-
-
-class Tacotron(nn.Module):
-    """Frames until a stop token, by attention that knows where it has been."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attend, self.decode = nn.LSTMCell(16, 8), nn.LSTMCell(16, 8)
-        self.before = nn.Linear(5, 8)
-        self.query, self.key, self.score = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 1)
-        self.place, self.seen = nn.Conv1d(2, 4, 5, padding=2), nn.Linear(4, 8)
-        self.frame, self.stop = nn.Linear(16, 5), nn.Linear(16, 1)
-
-    def forward(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        n, letters = memory.size(0), memory.size(1)
-        frame, context = torch.zeros([n, 5]), torch.zeros([n, 8])
-        h, c, k, m = (torch.zeros([n, 8]) for _ in range(4))
-        weights, total = torch.zeros([n, letters]), torch.zeros([n, letters])
-        keys = self.key(memory)
-        frames: list[Tensor] = []
-        stops: list[Tensor] = []
-        for _ in range(3 * letters):
-            y = torch.relu(self.before(frame))
-            h, c = self.attend(torch.cat([y, context], 1), (h, c))
-            place = self.seen(self.place(torch.stack([weights, total], 1)).transpose(1, 2))
-            scores = self.score(torch.tanh(self.query(h).unsqueeze(1) + keys + place)).squeeze(2)
-            weights = scores.softmax(1)
-            total = total + weights
-            context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
-            k, m = self.decode(torch.cat([h, context], 1), (k, m))
-            both = torch.cat([k, context], 1)
-            frame = self.frame(both)
-            frames.append(frame)
-            stops.append(torch.sigmoid(self.stop(both)))
-        return torch.stack(frames, 1), torch.cat(stops, 1)
 
 
 class PointTracker(nn.Module):
@@ -331,28 +214,6 @@ class TcnGru(nn.Module):
             total = total + skip(z)
             y = y + z
         return self.gru(total.transpose(1, 2))[0].amax(1)
-
-
-class Svdf(nn.Module):
-    """A keyword spotter of one frame: filters over features and a memory of frames."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.ModuleList([nn.Linear(10, 16), nn.Linear(8, 16)])
-        self.time = nn.ParameterList(torch.randn(16, 6) * 0.3 for _ in range(2))
-        self.out = nn.Linear(8, 4)
-
-    def forward(
-        self, frame: Tensor, first: Tensor, second: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        memories = [first, second]
-        y = frame
-        for k in range(2):
-            new = self.features[k](y).unsqueeze(2)
-            memories[k] = torch.cat([memories[k][:, :, 1:], new], 2)
-            y = (memories[k] * self.time[k]).sum(2)
-            y = torch.relu(y.view(-1, 8, 2).sum(2))
-        return self.out(y).softmax(1), memories[0], memories[1]
 
 
 class GruD(nn.Module):
@@ -424,87 +285,6 @@ class Variational(nn.Module):
         return torch.stack(rows), total
 
 
-class Frames(nn.Module):
-    """Pictures of a clip by convolutions, one by one, then an LSTM; the last valid step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.eye = nn.Sequential(
-            *(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6()),
-            *(nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.BatchNorm2d(8), nn.Hardswish()),
-            *(nn.Conv2d(8, 12, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-        )
-        self.lstm, self.out = nn.LSTM(12, 10, batch_first=True), nn.Linear(10, 4)
-
-    def forward(self, clip: Tensor, lengths: Tensor) -> Tensor:
-        n, t = clip.shape[:2]
-        y = self.lstm(self.eye(clip.flatten(0, 1)).view(n, t, -1))[0]
-        return self.out(y[torch.arange(n), lengths - 1])
-
-
-class Mixer(nn.Module):
-    """Blocks that mix a fixed number of steps, then features, normalised by the instance."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.time = nn.ModuleList(nn.Linear(16, 16) for _ in range(2))
-        self.features = nn.ModuleList(
-            nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 5)) for _ in range(2)
-        )
-        self.rnn, self.out = nn.GRU(5, 5, batch_first=True), nn.Linear(16, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean(1, keepdim=True)
-        spread = torch.sqrt(x.var(1, keepdim=True, unbiased=False) + 1e-5)
-        y = (x - mean) / spread
-        for time, features in zip(self.time, self.features, strict=True):
-            y = y + torch.relu(time(y.transpose(1, 2))).transpose(1, 2)
-            y = y + features(y)
-        y = self.rnn(y)[0]
-        return self.out(y.transpose(1, 2)).transpose(1, 2) * spread + mean
-
-
-class WaveRnn(nn.Module):
-    """Samples from coarse and fine halves, each the likeliest."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.up = nn.GRUCell(2 + 6, 16), nn.ConvTranspose1d(5, 6, 4, 4)
-        self.coarse, self.fine = nn.Linear(8, 16), nn.Linear(8 + 1, 16)
-
-    def forward(self, mel: Tensor) -> Tensor:
-        condition = self.up(mel)
-        h, last = torch.zeros([mel.size(0), 16]), torch.zeros([mel.size(0), 2])
-        samples: list[Tensor] = []
-        for t in range(condition.size(2)):
-            h = self.cell(torch.cat([last, condition[:, :, t]], 1), h)
-            a, b = h.chunk(2, 1)
-            coarse = self.coarse(a).argmax(1)
-            near = coarse.float().unsqueeze(1) / 8.0 - 1.0
-            fine = self.fine(torch.cat([b, near], 1)).argmax(1)
-            last = torch.stack([near.squeeze(1), fine.float() / 8.0 - 1.0], 1)
-            samples.append((coarse * 16 + fine).float() / 128.0 - 1.0)
-        return torch.stack(samples, 1)
-
-
-class Siamese(nn.Module):
-    """Two sentences by one LSTM, and how far they are apart."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(30, 8)
-        self.lstm = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
-
-    def one(self, tokens: Tensor) -> Tensor:
-        y = self.lstm(self.words(tokens))[0]
-        there = (tokens != 0).unsqueeze(2)
-        return y.masked_fill(~there, -1e4).amax(1)
-
-    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = self.one(a), self.one(b)
-        return torch.exp(-(a - b).abs().sum(1)), functional.cosine_similarity(a, b)
-
-
 def _x(*shape: int) -> Tensor:
     return torch.randn(shape)
 
@@ -529,37 +309,6 @@ MODELS = {
         outputs=2,
         script=True,
     ),
-    "sessions": Exported(
-        Sessions,
-        {"items": _words(2, 6), "begins": torch.rand(2, 6) > 0.7},
-        {"items": TN, "begins": TN},
-        {"items": (0, 29)},
-        script=True,
-    ),
-    "sas_rec": Exported(SasRec, {"items": _words(2, 6)}, {"items": TN}, {"items": (0, 29)}),
-    "joint": Exported(
-        Joint,
-        {"frames": _x(2, 9, 10), "tokens": _words(2, 5)},
-        {"frames": TN, "tokens": {0: "N", 1: "U"}},
-        {"tokens": (0, 19)},
-    ),
-    "students": Exported(
-        Students,
-        {"skills": _words(2, 6), "right": _words(2, 6) % 2, "following": _words(2, 6)},
-        {"skills": TN, "right": TN, "following": TN},
-        {"skills": (0, 9), "right": (0, 1), "following": (0, 9)},
-    ),
-    "tree_lstm": Exported(
-        TreeLstm,
-        {
-            "x": _x(5, 6),
-            "left": torch.tensor([0, 0, 1, 0, 3]),
-            "right": torch.tensor([0, 0, 2, 0, 4]),
-        },
-        {"x": {0: "T"}, "left": {0: "T"}, "right": {0: "T"}},
-        {"left": (0, 5), "right": (0, 5)},
-        script=True,
-    ),
     "graph_rnn": Exported(
         GraphRnn,
         {"nodes": _x(2, 5, 8), "edges": torch.rand(2, 5, 5)},
@@ -568,7 +317,6 @@ MODELS = {
     "conv_lstm_both": Exported(
         ConvLstmBoth, {"x": _x(2, 4, 2, 8, 9)}, {"x": {0: "N", 1: "T", 3: "H", 4: "W"}}, script=True
     ),
-    "tacotron": Exported(Tacotron, {"memory": _x(2, 6, 8)}, {"memory": TN}, outputs=2, script=True),
     "point_tracker": Exported(
         PointTracker,
         {"frames": _x(4, 3, 16, 20), "points": torch.rand(5, 2) - 0.5},
@@ -591,12 +339,6 @@ MODELS = {
         script=True,
     ),
     "tcn_gru": Exported(TcnGru, {"x": _x(2, 6, 20)}, {"x": {0: "N", 2: "T"}}),
-    "svdf": Exported(
-        Svdf,
-        {"frame": _x(2, 10), "first": _x(2, 16, 6), "second": _x(2, 16, 6)},
-        {"frame": _N, "first": _N, "second": _N},
-        outputs=3,
-    ),
     "gru_d": Exported(
         GruD,
         {"x": _x(2, 6, 4), "mask": torch.rand(2, 6, 4) > 0.5, "passed": torch.rand(2, 6)},
@@ -612,21 +354,6 @@ MODELS = {
         {"x": _TIME, "noise": _TIME},
         outputs=2,
         script=True,
-    ),
-    "frames": Exported(
-        Frames,
-        {"clip": _x(2, 4, 3, 16, 16), "lengths": torch.tensor([4, 2])},
-        {"clip": TN, "lengths": _N},
-        {"lengths": (1, "T")},
-    ),
-    "mixer": Exported(Mixer, {"x": _x(2, 16, 5)}, {"x": _N}),
-    "wave_rnn": Exported(WaveRnn, {"mel": _x(2, 5, 4)}, {"mel": {0: "N", 2: "T"}}, script=True),
-    "siamese": Exported(
-        Siamese,
-        {"a": _words(2, 6), "b": _words(2, 5)},
-        {"a": TN, "b": {0: "N", 1: "S"}},
-        {"a": (0, 29), "b": (0, 29)},
-        outputs=2,
     ),
 }
 

@@ -1,48 +1,12 @@
-"""Recurrent models of PyTorch, by both exporters: `python torch_models.py OUTDIR`.
-
-Each becomes `torch_NAME.onnx` with open batch and time; `NAME.json` beside it says how integers
-are drawn. Those that the second exporter takes become `dynamo_NAME.onnx` too: it needs the package
-onnxscript, here and in all scripts that export modules of PyTorch.
-"""
+"""Recurrent models of PyTorch, by both exporters: `python torch_models.py OUTDIR`."""
 
 from __future__ import annotations
-
-import json
-import sys
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-Axes = dict[str, dict[int, str]]
-TN: dict[int, str] = {0: "N", 1: "T"}
-
-
-@dataclass
-class Exported:
-    """How a module is exported.
-
-    Attributes:
-        inputs: example inputs by name.
-        axes: input -> axis -> the name of its open size.
-        integers: integer input -> the least and the largest of its elements; a text names a size.
-        outputs: how many outputs it has.
-        script: whether TorchScript compiles it first, which keeps its loops.
-    """
-
-    module: Callable[[], nn.Module]
-    inputs: dict[str, Tensor]
-    axes: Axes
-    integers: Mapping[str, tuple[int | str, int | str]] = field(
-        default_factory=dict[str, tuple[int | str, int | str]]
-    )
-    outputs: int = 1
-    script: bool = False
+from tests.frontends.onnx.corpus.exporting import TN, Axes, Exported, export_all
 
 
 class Tagger(nn.Module):
@@ -240,60 +204,6 @@ class Denoiser(nn.Module):
         return spectrum * torch.sigmoid(self.last(y)), h
 
 
-class ScriptedLoop(nn.Module):
-    """A Python loop over a cell, kept as a loop."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.GRUCell(6, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = torch.zeros(x.shape[1], 10)
-        rows: list[Tensor] = []
-        for t in range(x.shape[0]):
-            h = self.cell(x[t], h)
-            rows.append(h)
-        return torch.stack(rows)
-
-
-class ScriptedPeephole(nn.Module):
-    """A peephole LSTM with layer norm of its own, its loop kept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = nn.Linear(6, 32)
-        self.u = nn.Linear(8, 32, bias=False)
-        self.p = nn.Parameter(torch.randn(3, 8) * 0.3)
-        self.norm = nn.LayerNorm(8)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        n = x.shape[1]
-        h, c = torch.zeros(n, 8), torch.zeros(n, 8)
-        rows: list[Tensor] = []
-        for t in range(x.shape[0]):
-            i, f, g, o = (self.w(x[t]) + self.u(h)).chunk(4, 1)
-            i, f = torch.sigmoid(i + self.p[0] * c), torch.sigmoid(f + self.p[1] * c)
-            c = f * c + i * torch.tanh(g)
-            h = torch.sigmoid(o + self.p[2] * c) * torch.tanh(self.norm(c))
-            rows.append(h)
-        return torch.stack(rows), c
-
-
-class ScriptedHalt(nn.Module):
-    """A loop that ends by data: as many turns as the longest sequence has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.RNNCell(6, 8)
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        h = torch.zeros(x.shape[1], 8)
-        for t in range(int(lengths.max())):
-            keep = (t < lengths).unsqueeze(1).to(x.dtype)
-            h = keep * self.cell(x[t], h) + (1 - keep) * h
-        return h
-
-
 class TransformerGru(nn.Module):
     """Self-attention in front of a GRU."""
 
@@ -420,23 +330,6 @@ MODELS: dict[str, Exported] = {
         {"spectrum": TN, "h": {1: "N"}},
         outputs=2,
     ),
-    "scripted_loop": Exported(
-        ScriptedLoop, {"x": torch.randn(5, 2, 6)}, {"x": {0: "T", 1: "N"}}, script=True
-    ),
-    "scripted_peephole": Exported(
-        ScriptedPeephole,
-        {"x": torch.randn(5, 2, 6)},
-        {"x": {0: "T", 1: "N"}},
-        outputs=2,
-        script=True,
-    ),
-    "scripted_halt": Exported(
-        ScriptedHalt,
-        {"x": torch.randn(5, 2, 6), "lengths": _LENGTHS},
-        {"x": {0: "T", 1: "N"}, "lengths": {0: "N"}},
-        _UP_TO_T,
-        script=True,
-    ),
     "transformer_gru": Exported(TransformerGru, {"x": torch.randn(2, 5, 16)}, {"x": TN}),
     "temporal": Exported(Temporal, {"x": torch.randn(2, 20, 8)}, {"x": TN}),
     "char_word": Exported(
@@ -456,52 +349,6 @@ MODELS: dict[str, Exported] = {
         for both in (False, True)
     },
 }
-
-
-def export(name: str, case: Exported, folder: Path) -> None:
-    """Both exporters' files of a module, and how its inputs are drawn."""
-    torch.manual_seed(0)
-    module: Any = case.module().eval()
-    outputs = [f"y{i}" for i in range(case.outputs)]
-    options: dict[str, Any] = {"input_names": list(case.inputs), "output_names": outputs}
-    inputs = tuple(case.inputs.values())
-    made = list[str]()
-    try:
-        scripted = torch.jit.script(module) if case.script else module
-        path = folder / f"torch_{name}.onnx"
-        torch.onnx.export(scripted, inputs, path, **options, dynamic_axes=case.axes, dynamo=False)
-        made.append(path.stem)
-    except Exception as error:
-        print(f"torch_{name}: not exported: {str(error).splitlines()[0]}", file=sys.stderr)
-    shapes = tuple(
-        {a: torch.export.Dim(n) for a, n in case.axes.get(i, {}).items()} for i in case.inputs
-    )
-    try:
-        path = folder / f"dynamo_{name}.onnx"
-        torch.onnx.export(
-            module,
-            inputs,
-            path,
-            **options,
-            dynamic_shapes=shapes,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-        made.append(path.stem)
-    except Exception as error:
-        print(f"dynamo_{name}: not exported: {str(error).splitlines()[0]}", file=sys.stderr)
-    for stem in made:
-        (folder / f"{stem}.json").write_text(json.dumps({"integers": dict(case.integers)}))
-
-
-def export_all(models: dict[str, Exported]) -> None:
-    """All of them into the folder that the command names, or those whose names follow it."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")
-    for name in sys.argv[2:] or models:
-        export(name, models[name], folder)
 
 
 if __name__ == "__main__":

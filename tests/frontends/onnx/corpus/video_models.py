@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.frontends.onnx.corpus.torch_models import Exported, export_all
+from tests.frontends.onnx.corpus.exporting import Exported, export_all
 
 
 def grid_of(x: Tensor) -> Tensor:
