@@ -326,7 +326,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
 }
 STARTS = {
-    "recursion": "node 'y' (f): node 'b' (f): ",
+    "recursion": "node 'y' (f): calls functions more than 24 deep, f among them",
     "loops in loops": "node 'y' (Loop): ",
     "short constant": 'initialiser "w": tensor "w" is damaged: ',
     "old opset": "is of opset 5; 6 to",
