@@ -21,6 +21,7 @@ from rnncc.frontends.onnx.values import (
 )
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.shape import Concat, Slice
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 
 COUNT = "counted_"
@@ -84,7 +85,7 @@ def narrowed(n: Node, dtype: str) -> SSAValue | None:
         if base is None or base not in counts:
             return None
         number = n.b.cast(element, dtype)
-        counts[parted(number)[0] or number] = counts[base] + more
+        counts[number] = counts[base] + more
         numbers.append(number)
     vector = n.b.concat([n.b.reshape(number, (1,)) for number in numbers], 0)
     return n.b.reshape(vector, value.dims)
@@ -101,7 +102,7 @@ def multiplied_sizes(n: Node) -> SSAValue | None:
             times *= element
         else:
             counted.append(element)
-    if len(counted) != 1:
+    if len(counted) != 1 or not is_natural(times):
         return None
     whole = n.b.cast(n.b.mul(counted[0], n.scope.number(times)), value.dtype)
     (base, more), counts = parted(counted[0]), n.scope.model.counts

@@ -289,7 +289,7 @@ ELEMENTWISE = {
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
     *_OF_ELEMENTS,
-}
+} - {"CastLike"}  # which has nothing to do with the sizes of its second input
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")

@@ -267,7 +267,8 @@ CASES: dict[str, tuple[Any, str]] = {
     "deep": (deep(25), "has graphs inside each other, more than 24 deep"),
     "recursion": (
         calling("f", [helper.make_node("f", ["a"], ["b"], domain="own")]),
-        "",
+        "node 'y' (f): calls functions more than 24 deep, f among them (functions that do not call "
+        "each other in a circle)",
     ),
     "loops in loops": (loops(4), ""),
     "endless loop": (
@@ -326,7 +327,6 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
 }
 STARTS = {
-    "recursion": "node 'y' (f): calls functions more than 24 deep, f among them",
     "loops in loops": "node 'y' (Loop): ",
     "short constant": 'initialiser "w": tensor "w" is damaged: ',
     "old opset": "is of opset 5; 6 to",

@@ -213,6 +213,39 @@ def test_rows_of_unknown_number_are_refused() -> None:
         imported(model(nodes, [STATE], [info("ms", None)], constants))
 
 
+def scan_8(nodes: list[Any], dtype: str) -> Any:
+    """A sum of what nodes make of each row, by the lengths that the sequences have."""
+    inside = graph(
+        [*nodes, node("Add", "h row", "h2")],
+        [info("h", [3]), info("v", [3] if dtype == "f32" else [], dtype)],
+        [info("h2", [3])],
+    )
+    steps = ["N", "T", 3] if dtype == "f32" else ["N", "T"]
+    return model(
+        [node("Scan", "n h v", "y", body=inside, num_scan_inputs=1)],
+        [info("n", ["N"], "i64"), STATE, info("v", steps, dtype)],
+        [info("y", ["N", 3])],
+        {"w": W},
+        opset=8,
+    )
+
+
+@pytest.mark.peers
+def test_rows_behind_the_end_of_a_sequence_may_be_no_index() -> None:
+    ids = np.array([[2, -100, 99], [1, 0, 2]])
+    made = scan_8([node("Gather", "w v", "row")], "i64")
+    check(made, {"n": np.array([1, 3]), "h": H, "v": ids})
+
+
+def test_gradients_of_rows_behind_the_end_of_a_sequence() -> None:
+    """They are 0, even where the row's slope would be infinite."""
+    net = rnncc.compile(scan_8([node("Log", "v", "row")], "f32"), train=True)
+    v = np.array([[[0.5] * 3, [0.0] * 3], [[2.0] * 3, [4.0] * 3]], np.float32)
+    _, tape = net.forward({"n": np.array([1, 2]), "h": H, "v": v})
+    slopes = net.backward(tape, {"y": np.ones((2, 3), np.float32)})["v"]
+    np.testing.assert_allclose(slopes[..., 0], [[2, 0], [0.5, 0.25]], 1e-6)
+
+
 @pytest.mark.peers
 @random_models
 @given(st.one_of(scans(), scans_8()))

@@ -135,3 +135,11 @@ def test_rows_of_two_bounds() -> None:
     made.graph.output[0].ClearField("type")
     call = {"x": rows(5), "c": flags(0, 1, 0, 0, 1), "z": rows(3), "d": flags(1, 0, 1)}
     compared(made, [call])
+
+
+def test_rows_of_the_type_of_a_tensor_of_another_size() -> None:
+    nodes = [node("Compress", "x c", "r", axis=0), node("CastLike", "r z", "y")]
+    inputs = [info("x", ["T", 4]), info("c", ["T"], "i1"), info("z", ["N", 4], "i32")]
+    made = model(nodes, inputs, [info("y", ["M", 4], "i32")], {}, opset=15)
+    z = np.zeros((3, 4), np.int32)
+    compared(made, [{"x": rows(5), "c": flags(0, 1, 0, 0, 1), "z": z}])

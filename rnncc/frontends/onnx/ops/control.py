@@ -324,16 +324,24 @@ def _scan_8(n: Node) -> list[Any]:
             finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
             return [], [*finals, *ys]
         length, *rows = rows
-        steps = outer.iota(dims_of(rows[states])[:1], 0, "i64")
-        counts = outer.compare("lt", steps, outer.broadcast(length, dims_of(steps), []))
-        finals, ys = outer.scan(
-            consts, rows[:states], [counts, *rows[states:]], _while_it_lasts(step)
-        )
+        lasting = _up_to(outer, length, rows[states:])
+        finals, ys = outer.scan(consts, rows[:states], lasting, _while_it_lasts(step))
         return [], [*finals, *ys]
 
     lengths = [n.b.cast(n.x(0, ("i32", "i64")), "i64")] if n.has(0) else []
     _, ys = n.b.scan(captures.consts, [], [*lengths, *inputs[:states], *xs], each)
     return list(ys)
+
+
+def _up_to(b: Builder, length: SSAValue, sequences: Sequence[SSAValue]) -> list[SSAValue]:
+    """Whether each step lies before the end of sequences of a length, and these with their last
+    row again behind it: padding may be what the body cannot take, such as no index of its table,
+    or the 0 of a logarithm, whose slope times 0 is NaN."""
+    dims = dims_of(sequences[0])[:1]
+    steps, one, none = b.iota(dims, 0, "i64"), b.fill(1, dims, "i64"), b.fill(0, dims, "i64")
+    length = b.broadcast(length, dims, [])
+    places = b.minimum(steps, b.maximum(b.sub(length, one), none))
+    return [b.compare("lt", steps, length), *(b.gather(x, places, 0) for x in sequences)]
 
 
 def _while_it_lasts(step: Body) -> Body:
