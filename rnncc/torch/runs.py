@@ -35,7 +35,7 @@ _THREADS = frozenset(
 """What runs where a thread starts another one, or waits for what it does."""
 
 
-class Runs(Container[Ran]):
+class RanCode(Container[Ran]):
     """Code that ran, and what TorchDynamo has read."""
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class Runs(Container[Ran]):
 
 
 @contextmanager
-def running() -> Generator[Runs]:
+def running() -> Generator[RanCode]:
     """The functions that this thread runs meanwhile; all there are, where both of the hooks that
     Python has for that are in use, as by a profiler and a debugger."""
-    runs = Runs()
+    runs = RanCode()
     if sys.getprofile() is None:
         get, put = sys.getprofile, sys.setprofile
     elif sys.gettrace() is None:

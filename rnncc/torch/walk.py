@@ -45,7 +45,7 @@ _NOT_CALLED = frozenset(
 """Methods that Python calls, but not where a call of the module would compute."""
 _KNOWN = frozenset(
     {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
-) | frozenset({"logging", "re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
+) | frozenset({"re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
 """Packages whose objects have no attributes that a user sets and a module computes with."""
 MOST_FUNCTIONS = 64
 """Of which all count, whether they run or not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -180,3 +181,16 @@ def test_what_no_hook_sees(function: Any, monkeypatch: pytest.MonkeyPatch) -> No
     for net in nets:
         (form,) = next(iter(net._forms.values()))
         assert form.settings.changed() == "rate"
+
+
+def test_the_level_of_a_log() -> None:
+    """An attribute of an object of Python's own that a user sets."""
+    log = logging.Logger("of a test", logging.DEBUG)
+
+    class Logged(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.clamp(max=0.0) if log.level < logging.INFO else x
+
+    net, x = rt.compile(Logged(), (torch.randn(2, 2),)), torch.ones(2, 2)
+    log.setLevel(logging.INFO)
+    torch.testing.assert_close(net(x), x)
