@@ -19,7 +19,7 @@ from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
 from rnncc.torch.devices import common_device, single_device
 from rnncc.torch.kept import StatePlace, tensors_of
-from rnncc.torch.nests import put_into_same
+from rnncc.torch.nests import TWICE, is_any, put_into_same, stands_twice
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.stand_ins import batches_of, row_types, stand_ins_of
 from rnncc.torch.tracing import code_of, read
@@ -105,6 +105,8 @@ def all_steps(
 
     ys, finals, after, same = _open_or_fixed(cell, attempt, batches_of(rows_like))
     check_same("the state", state, finals)
+    if is_any(same) and stands_twice(state, []):
+        raise CompileError("", TWICE)
     finals = put_into_same(state, finals, same)
     for place, old, new in zip(places, kept, after, strict=True):
         check_same(f"what is kept in {place}", old, new)

@@ -34,11 +34,13 @@ from rnncc.frontends.torch.watch import unasked
 from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
 from rnncc.torch.nests import (
     CHANGED,
+    TWICE,
     copied,
     in_order_of,
     is_as_before,
     is_changeable,
     put_into,
+    stands_twice,
 )
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
@@ -73,7 +75,7 @@ def _scanned(
     States are lists of tensors there: PyTorch does not let named tuples leave a step.
     """
     starts, spec = pytree.tree_flatten(state)
-    step = _step(cell, spec, in_place)
+    step = _step(cell, spec, in_place, stands_twice(state, []))
     _patch()
     for code in _COMPILED:  # guards of what was exported before would fix sizes that are open now
         reset_code(code)
@@ -83,18 +85,20 @@ def _scanned(
             finals, ys = scan_operator(step, carried, _copied(xs), reverse=reverse)
     except TorchDynamoException as error:
         text = str(error).rpartition("Got graph break/error:")[2].strip()
-        reason = next((known for known in (CHANGED, _IN_PLACE) if known in text), None)
+        reason = next((known for known in (CHANGED, TWICE, _IN_PLACE) if known in text), None)
         reason = reason or reason_of(text)
         hint = hint_of(reason)
         if any(part in reason for part in _CHANGES):
             reason = "a step changes a buffer, or something else that it did not make"
-        if reason != CHANGED and ("side effect" in reason or "changes" in reason):
+        if reason not in (CHANGED, TWICE) and ("side effect" in reason or "changes" in reason):
             hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     return pytree.tree_map(_or_none, ys), pytree.tree_unflatten(finals[: len(starts)], spec)
 
 
-def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., Any]:
+def _step(
+    cell: Callable[..., Any], spec: Any, in_place: bool, is_shared: bool
+) -> Callable[..., Any]:
     """The cell, whose states come and go as lists."""
 
     def step(carried: Any, rows: Any) -> tuple[Any, Any]:
@@ -106,6 +110,8 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
                 raise TypeError(CHANGED)
             if not in_place:
                 raise TypeError(_IN_PLACE)
+            if is_shared or stands_twice(new, []):
+                raise TypeError(TWICE)
         leaves, after = pytree.tree_flatten(in_order_of(states, new))
         if after != spec:
             raise TypeError("the state is another nest of tensors after a step")

@@ -9,6 +9,7 @@ from typing import Any
 _DICTS = (dict, OrderedDict)
 _NESTS = (*_DICTS, list, tuple)
 CHANGED = "a cell changes the nest of its state, and returns another one: return that one"
+TWICE = "a cell changes its state, in which one dict, list or dataclass stands twice: copy it"
 
 
 def _fields(kind: Any) -> tuple[str, ...]:
@@ -67,6 +68,25 @@ def is_changeable(x: Any) -> bool:
     return isinstance(x, (dict, list)) or bool(_fields(type(x)))
 
 
+def stands_twice(nest: Any, met: list[Any]) -> bool:
+    """Whether a nest that a cell may change stands in another at two places, or is one of those
+    `met`: what changes one would change both, where steps are given a copy of each."""
+    if is_changeable(nest):
+        if any(nest is other for other in met):
+            return True
+        met.append(nest)
+    kind = type(nest)
+    parts = [getattr(nest, name) for name in _fields(kind)]
+    if kind in _NESTS:
+        parts = list(nest.values()) if kind in _DICTS else list(nest)
+    return any(stands_twice(part, met) for part in parts)
+
+
+def is_any(same: Any) -> bool:
+    """Whether `same_ones` tells of one."""
+    return any(map(is_any, same)) if isinstance(same, tuple) else same
+
+
 def same_ones(new: Any, copies: Any, before: Any) -> Any:
     """Which dicts, lists and dataclasses of a state the next one has, too, changed or not: whether
     it is such a one itself; of other tuples, the same of their entries.
@@ -78,10 +98,17 @@ def same_ones(new: Any, copies: Any, before: Any) -> Any:
     Raises:
         TypeError: another one has been changed.
     """
+    same = _same_ones(new, copies, before)
+    if is_any(same) and stands_twice(new, []):
+        raise TypeError(TWICE)
+    return same
+
+
+def _same_ones(new: Any, copies: Any, before: Any) -> Any:
     if is_changeable(copies) and new is copies:
         return True
     if type(copies) is type(new) is tuple and len(copies) == len(new):
-        return tuple([same_ones(*x) for x in zip(new, copies, before, strict=True)])
+        return tuple([_same_ones(*x) for x in zip(new, copies, before, strict=True)])
     if not is_as_before(copies, before):
         raise TypeError(CHANGED)
     return False

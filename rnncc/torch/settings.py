@@ -10,12 +10,11 @@ asks of gradients. What the module writes while it is exported is left out: that
 from __future__ import annotations
 
 import copy
-import sys
 import threading
-from collections.abc import Callable, Container, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from operator import is_, itemgetter
-from types import FrameType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -36,7 +35,8 @@ from rnncc.torch.places import (
     owner_of,
     value_at,
 )
-from rnncc.torch.walk import Ran, Walk, ran_by
+from rnncc.torch.runs import running
+from rnncc.torch.walk import Walk
 
 _AS_NUMBERS = frozenset(
     getattr(torch.Tensor, name)
@@ -183,35 +183,6 @@ def at_end_of(module: torch.nn.Module, look: Callable[[], object]) -> Generator[
         yield
     finally:
         hook.remove()
-
-
-@contextmanager
-def running() -> Generator[Container[Ran]]:
-    """The functions that this thread runs meanwhile; all there are, where both of the hooks that
-    Python has for that are in use, as by a profiler and a debugger."""
-    ran = set[Ran]()
-    if sys.getprofile() is None:
-        hook: Any = sys.setprofile
-    elif sys.gettrace() is None:
-        hook = sys.settrace
-    else:
-        yield _All()
-        return
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            ran.add(ran_by(frame.f_code))
-
-    hook(note)
-    try:
-        yield ran
-    finally:
-        hook(None)
-
-
-class _All(Container[Ran]):
-    def __contains__(self, _: object) -> bool:
-        return True
 
 
 class _Numbers(TorchFunctionMode):

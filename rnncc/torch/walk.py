@@ -25,6 +25,7 @@ from torch.nn.modules import module as modules
 
 from rnncc.frontends.torch.readings import is_users
 from rnncc.torch.places import attributes_of, leaves_of, package_of, value_at
+from rnncc.torch.runs import Ran, ran_by
 
 _OWN = frozenset({"training", "_parameters", "_buffers", "_modules"}) | frozenset(
     {"_flat_weights", "_flat_weight_refs", "_flat_weights_names"}
@@ -44,10 +45,8 @@ _NOT_CALLED = frozenset(
 """Methods that Python calls, but not where a call of the module would compute."""
 _KNOWN = frozenset(
     {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
-) | frozenset({"logging", "re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
+) | frozenset({"re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
 """Packages whose objects have no attributes that a user sets and a module computes with."""
-Ran = tuple[str, str]
-"""Code that ran: its file and its name, as code that is written anew has them too."""
 MOST_FUNCTIONS = 64
 """Of which all count, whether they run or not."""
 _OF_FUNCTIONS = "__code__", "__defaults__", "__kwdefaults__"
@@ -238,11 +237,6 @@ class Walk:
         if package_of(function) == "torch":
             return name == "forward" or own.startswith("torch.nn.modules.")
         return package_of(function) in self._packages or _is_own(function.__code__.co_filename)
-
-
-def ran_by(code: CodeType) -> Ran:
-    """What tells code from other code."""
-    return code.co_filename, code.co_name
 
 
 def _read_by(function: FunctionType) -> Iterator[Any]:

@@ -77,6 +77,13 @@ def at_ends(x: Any) -> Any:
     return torch.stack([f(row) for f, row in zip(functions, signs, strict=True)])
 
 
+def test_hardswish_at_infinity() -> None:
+    """x · relu6(x + 3) / 6 is NaN at -∞, which must not become a 0."""
+    x = torch.tensor([-torch.inf, -7.0, -3.0, torch.inf, torch.nan])
+    compiled = rt.compile(nn.Hardswish(), (x,))
+    torch.testing.assert_close(compiled(x), nn.functional.hardswish(x), equal_nan=True)
+
+
 def test_slopes_at_the_ends_of_ranges() -> None:
     class Ends(nn.Module):
         def forward(self, x: Any) -> Any:

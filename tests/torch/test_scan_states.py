@@ -341,6 +341,44 @@ def test_dicts_that_are_changed_within_a_tuple() -> None:
     torch.testing.assert_close(*starts, **CLOSE)
 
 
+def into_the_other(x: Any, state: Any) -> Any:
+    first, second = state
+    first["sum"] = first["sum"] + x
+    return second["sum"], state
+
+
+def as_the_other(x: Any, state: Any) -> Any:
+    first, second = state
+    first["sum"] = first["sum"] + x
+    return second["sum"], (first, first)
+
+
+@pytest.mark.parametrize("exports", [True, False])
+@pytest.mark.parametrize("cell", [into_the_other, as_the_other])
+def test_a_dict_that_stands_twice(cell: Any, exports: bool) -> None:
+    """Steps are given a copy of each, of which a change of one leaves the other."""
+
+    class Looping(nn.Module):
+        def forward(self, xs: Any) -> Any:
+            memory = {"sum": xs[0]}
+            start = memory, (memory if cell is into_the_other else dict(memory))
+            return rt.scan(cell, xs, start)[0]
+
+    net = Looping()
+    with pytest.raises(rnncc.errors.CompileError, match=r"stands twice|changes the nest"):
+        rt.compile(net, (sequence(3),)) if exports else net(sequence(3))
+
+
+def test_a_dict_that_stands_twice_unchanged() -> None:
+    def cell(x: Any, state: Any) -> Any:
+        new = [{"h": memory["h"] + x} for memory in state]
+        return new[0]["h"], new
+
+    xs = sequence(3)
+    start = [{"h": xs[0]}] * 2
+    torch.testing.assert_close(rt.scan(cell, xs, start), loop(cell, xs, start), **CLOSE)
+
+
 @pytest.mark.parametrize("trains", [True, False])
 def test_running_means_over_all_steps(trains: bool) -> None:
     """`momentum=None`, which divides by the number of steps so far."""

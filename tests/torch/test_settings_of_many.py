@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
-settings: Any = pytest.importorskip("rnncc.torch.settings")
+runs: Any = pytest.importorskip("rnncc.torch.runs")
 walk: Any = pytest.importorskip("rnncc.torch.walk")
 pytestmark = pytest.mark.peers
 MANY = walk.MOST_FUNCTIONS + 1
@@ -87,14 +91,15 @@ def test_what_runs_is_guarded(library: Any) -> None:
 
 def test_functions_that_run() -> None:
     """Whichever of Python's hooks is free; without one all of them."""
-    own = walk.ran_by(sorted_sum.__code__)
-    with settings.running() as ran:
+    own, other = runs.ran_by(sorted_sum.__code__), runs.ran_by(forms.__code__)
+    with runs.running() as ran:
         sorted_sum([2, 1])
     assert own in ran
+    assert other not in ran
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)
     try:
-        with settings.running() as traced:
+        with runs.running() as traced:
             sorted_sum([2, 1])
     finally:
         sys.setprofile(before)
@@ -109,3 +114,83 @@ def test_rest_of_a_net(library: Any) -> None:
     """What leads there from another module counts, too."""
     net = nn.Sequential(library.Part(), nn.Tanh())
     assert not walk.Walk(net).is_whole
+
+
+rates, pool = SimpleNamespace(rate=0.5), ThreadPoolExecutor(1)
+
+
+def slowed(x: Any, h: Any) -> Any:
+    """A cell's step."""
+    h = torch.tanh(x + slower(h))
+    return h, h
+
+
+def slower(h: Any) -> Any:
+    return h * rates.rate
+
+
+def in_loop(x: Any) -> Any:
+    return rt.scan(slowed, x, x[0])[0]
+
+
+def in_branches(x: Any) -> Any:
+    return torch.cond(x.sum() > 0, slower, lambda x: x - slower(x), (x,))
+
+
+def in_thread(x: Any) -> Any:
+    thread = threading.Thread(target=lambda: found.append(slower(1.0)))
+    found: list[float] = []
+    thread.start()
+    thread.join()
+    return x * found[0]
+
+
+def in_pool(x: Any) -> Any:
+    return x * pool.submit(slower, 1.0).result()
+
+
+def without_hook(x: Any) -> Any:
+    sys.setprofile(None)
+    return slower(x)
+
+
+def with_other_hook(x: Any) -> Any:
+    hook = sys.getprofile()
+    sys.setprofile(None)
+    y = slower(x)
+    sys.setprofile(hook)
+    return y
+
+
+@pytest.mark.parametrize(
+    "function", [in_loop, in_branches, in_thread, in_pool, without_hook, with_other_hook]
+)
+def test_what_no_hook_sees(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells and branches that TorchDynamo reads, once for all; and what other threads run."""
+    monkeypatch.setattr(walk, "MOST_FUNCTIONS", -1)
+    monkeypatch.setattr(rates, "rate", 0.5)
+    x = torch.randn(3, 2)
+    pool.submit(int).result()  # its thread is there
+
+    class Calling(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    nets = [rt.compile(Calling(), (x,)) for _ in range(2)]
+    rates.rate = 0.25
+    for net in nets:
+        (form,) = next(iter(net._forms.values()))
+        assert form.settings.changed() == "rate"
+
+
+def test_the_level_of_a_log() -> None:
+    """An attribute of an object of Python's own that a user sets."""
+    log = logging.Logger("of a test", logging.DEBUG)
+
+    class Logged(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.clamp(max=0.0) if log.level < logging.INFO else x
+
+    net, x = rt.compile(Logged(), (torch.randn(2, 2),)), torch.ones(2, 2)
+    log.setLevel(logging.INFO)
+    torch.testing.assert_close(net(x), x)

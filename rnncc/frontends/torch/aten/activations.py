@@ -41,10 +41,10 @@ def hardsigmoid(at: NodeContext, x: Value) -> Value:
 
 
 def hardswish(at: NodeContext, x: Value) -> Value:
-    """x · (x + 3) / 6 between -3 and 3, 0 below, x above"""
+    """x · (x + 3) / 6 between -3 and 3, x · 0 below, which is NaN at -∞, x above"""
     middle = at.b.div(at.b.mul(x, at.b.add(x, at.value(3))), at.value(6))
     inner = at.b.select(at.b.compare("ge", x, at.value(3)), x, middle)
-    return at.b.select(at.b.compare("le", x, at.value(-3)), at.value(0), inner)
+    return at.b.select(at.b.compare("le", x, at.value(-3)), at.b.mul(x, at.value(0)), inner)
 
 
 def silu(at: NodeContext, x: Value) -> Value:
