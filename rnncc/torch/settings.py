@@ -91,8 +91,8 @@ class Settings:
     def exporting(self, module: torch.nn.Module) -> Generator[None]:
         """While it lasts, `module` is exported: what it writes is no setting, and numbers that it
         takes out of tensors are."""
-        exporting = self._whole(module) if self._is_whole else self._of_what_runs(module)
-        with exporting, _Numbers(self._numbers):
+        leaving_out = at_end_of(module, self._leave_out)
+        with leaving_out if self._is_whole else self._of_what_runs(module), _Numbers(self._numbers):
             yield
         taken = {id(x) for x, _ in self._numbers}
         self._places = [  # functions that branch on tensors' values were written anew
@@ -100,11 +100,6 @@ class Settings:
             for o, k, value, leaves in self._places
         ] + [place for place in self._tensors if id(place[2]) in taken]
         self._tensors.clear()
-
-    @contextmanager
-    def _whole(self, module: torch.nn.Module) -> Generator[None]:
-        with at_end_of(module, self._leave_out):
-            yield
 
     @contextmanager
     def _of_what_runs(self, module: torch.nn.Module) -> Generator[None]:
