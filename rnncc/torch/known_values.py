@@ -32,8 +32,12 @@ _LIMIT = "CONSTANT_NUMEL_LIMIT"
 @contextmanager
 def knowing_values() -> Generator[None]:
     """While it lasts, the values of tensors that are made of numbers are known."""
-    limits = [patch.object(module, _LIMIT, MOST_LEAVES) for module in (fake_tensor, proxy_tensor)]
-    with limits[0], limits[1], _Ranges():
+    # A version of PyTorch without the name knows those of single numbers, as it does by itself.
+    fakes, proxies = (
+        patch.object(module, _LIMIT, MOST_LEAVES, create=True)
+        for module in (fake_tensor, proxy_tensor)
+    )
+    with fakes, proxies, _Ranges():
         yield
 
 
@@ -55,7 +59,9 @@ def _tell(made: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
     inner = made.from_functional() if isinstance(made, FunctionalTensor) else made
     if not isinstance(inner, FakeTensor) or made.requires_grad or made.device.type != "cpu":
         return
-    if inner.constant is None and made.numel() <= MOST_LEAVES:
+    # What makes PyTorch forget the values where something changes them.
+    register = getattr(inner.fake_mode.fake_tensor_converter, "add_constant_storage_mapping", None)
+    if register is not None and inner.constant is None and made.numel() <= MOST_LEAVES:
         with _disable_current_modes():
             inner.constant = func(*args, **kwargs)
-        inner.fake_mode.fake_tensor_converter.add_constant_storage_mapping(inner)
+        register(inner)
