@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import counted_shape, same_count
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.shape import flat_sizes
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.values import Value
@@ -41,9 +42,7 @@ def flattened(n: Node, inputs: Operands) -> Partial | None:
     x = only(inputs)
     if x is None:
         return None
-    first = n.integer("axis", 1)
-    first += x.rank if first < 0 else 0
-    sizes = [product(x.dims[:first]), product(x.dims[first:])]
+    first, sizes = flat_sizes(n, x.dims)
     sizes[x.axis >= first] = Dim.of(-1)
     n.inputs = [n.inputs[0], None]
     return _of_sizes(n, x, sizes)

@@ -102,6 +102,15 @@ def test_rows_of_several_each() -> None:
     compared(made, [{"x": rows(10).reshape(5, 2, 4), "c": flags(1, 0, 1, 1, 0)}])
 
 
+def test_an_axis_that_is_none_is_refused() -> None:
+    """Of rows whose number the run decides, as of any others."""
+    nodes = [node("Compress", "x c", "r", axis=0), node("Flatten", "r", "y", axis=4)]
+    made = model(nodes, [info("x", ["N", 2, 4]), info("c", ["N"], "i1")], [info("y", None)])
+    made.graph.output[0].ClearField("type")
+    with pytest.raises(rnncc.CompileError, match="axis 4 of a tensor of rank 3"):
+        rnncc.compile(made)
+
+
 def test_rows_left_over_fail() -> None:
     nodes = [
         *(node("Compress", "x c", "r", axis=0), node("Concat", "2 rest 4", "to", axis=0)),

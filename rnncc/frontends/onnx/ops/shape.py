@@ -141,12 +141,16 @@ def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
 
 def _flatten(n: Node) -> SSAValue:
     """X as a matrix: the axes before `axis` are its rows."""
-    dims = n.dims()
+    return n.b.reshape(n.x(), flat_sizes(n, n.dims())[1])
+
+
+def flat_sizes(n: Node, dims: Sequence[Dim]) -> tuple[int, list[Dim]]:
+    """The first axis of a matrix's columns, which may be behind all, and the matrix's sizes."""
     axis = n.integer("axis", 1)
     if not -len(dims) <= axis <= len(dims):
         raise n.error(f"axis {axis} of a tensor of rank {len(dims)}")
     axis = axis + len(dims) if axis < 0 else axis
-    return n.b.reshape(n.x(), (product(dims[:axis]), product(dims[axis:])))
+    return axis, [product(dims[:axis]), product(dims[axis:])]
 
 
 def _transpose(n: Node) -> SSAValue:
