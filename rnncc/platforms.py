@@ -9,6 +9,8 @@ from rnncc.records import record
 
 LINE = 64
 """Bytes of a line of the cache, of most machines."""
+PAGE = 4096
+"""Bytes whose addresses a processor translates at once, and that it does not prefetch beyond."""
 
 
 @record

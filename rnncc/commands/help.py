@@ -20,7 +20,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # Path.is_file raises for names that are too long
+        # not Path.is_file (PTH113), which raises for names that are too long
         if args[0] not in self.commands and os.path.isfile(args[0]):  # noqa: PTH113
             ctx.fail(f"{args[0]!r} is a file, and a command comes before it")
         return super().resolve_command(ctx, args)

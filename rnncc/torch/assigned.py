@@ -33,7 +33,7 @@ from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.watch import asking_frame
 from rnncc.records import record
-from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
+from rnncc.torch.kept import Snapshot, StatePlace, at_end_of, tensors_of
 from rnncc.torch.known_values import knowing_values
 
 
@@ -51,15 +51,14 @@ def refusing_state(
     before, places, nested = Snapshot(module), list[StatePlace](), list[bool]()
     drawn = _random_states()
 
-    def look(*_: Any) -> None:
+    def look() -> None:
         with torch._C.DisableTorchFunction():
             places.extend(_assigned(module, before))
 
-    hook = module.register_forward_hook(look)
     try:
-        yield nested
+        with at_end_of(module, look):
+            yield nested
     finally:
-        hook.remove()
         _put_back(before, places)
     if _random_states() != drawn:
         what = "random numbers of Python and NumPy would be the same at each call"

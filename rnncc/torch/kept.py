@@ -8,7 +8,8 @@ entries of dicts, lists and deques, attributes of other objects, wherever the ce
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -177,6 +178,16 @@ class Snapshot:
                     if isinstance(owner, torch.nn.Module) and key in owner._parameters:
                         delattr(owner, key)  # or it could be nothing else
                     put(owner, key, value)
+
+
+@contextmanager
+def at_end_of(module: torch.nn.Module, look: Callable[[], object]) -> Generator[None]:
+    """While it lasts, look after each call of the module."""
+    hook = module.register_forward_hook(lambda *_: look() and None)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 class Holdings:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from operator import is_, itemgetter
 from types import FunctionType, ModuleType
@@ -21,7 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rnncc.frontends.torch.answers import Asked, is_as_asked
-from rnncc.torch.kept import Holdings
+from rnncc.torch.kept import Holdings, at_end_of
 from rnncc.torch.places import (
     CONTAINERS,
     MOST_LEAVES,
@@ -168,16 +168,6 @@ def copied(x: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     memories: Any = memo.get("torch", {})  # pyright: ignore
     own = id(x) in memo or x.untyped_storage()._cdata in memories
     return copy.deepcopy(x, memo) if own else x
-
-
-@contextmanager
-def at_end_of(module: torch.nn.Module, look: Callable[[], object]) -> Generator[None]:
-    """While it lasts, look after each call of the module."""
-    hook = module.register_forward_hook(lambda *_: look() and None)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 class _Numbers(TorchFunctionMode):

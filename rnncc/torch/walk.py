@@ -44,8 +44,11 @@ _NOT_CALLED = frozenset(
 )
 """Methods that Python calls, but not where a call of the module would compute."""
 _KNOWN = frozenset(
-    {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
-) | frozenset({"re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"})
+    {
+        *("builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"),
+        *("re", "_abc", "_io", "inspect", "dataclasses", "warnings", "enum"),
+    }
+)
 """Packages whose objects have no attributes that a user sets and a module computes with."""
 MOST_FUNCTIONS = 64
 """Of which all count, whether they run or not."""
@@ -128,12 +131,12 @@ class Walk:
 
     def _at(self, owner: Any) -> Iterator[str]:
         """The attributes of an object that the code names, and what else decides what it does."""
-        is_module, named = isinstance(owner, torch.nn.Module), self.loaded | self._missed
-        known = (named & _names_of(owner)) - (_OWN if is_module else set())
+        is_module, present = isinstance(owner, torch.nn.Module), _names_of(owner)
+        known = ((self.loaded | self._missed) & present) - (_OWN if is_module else set())
         yield from known | self._named_of(owner)
         if isinstance(owner, type | ModuleType):
             return
-        yield from self._missed - _names_of(owner)
+        yield from self._missed - present
         if not is_module:
             yield "__class__"
             return

@@ -30,6 +30,7 @@ from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange, Part, places_of
 from rnncc.planning.point_phases import PointPhases, point_phases
+from rnncc.platforms import PAGE
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
@@ -47,11 +48,6 @@ such as LRU's, it made 1.05 times the time, and so it did of many short rows (64
 CHAINS = 8
 """Elements of a state that keep the pipeline busy while each waits for the step before, if
 functions are what takes the time."""
-PAGE = 4096
-"""Bytes of a written row that are worth it where functions take the time: within a page, memory is
-fetched ahead for one row alone. Mamba's scan with the batch first, by the bytes of a row, took in
-runs of 4 steps 1024: 1.14 times as long as step by step; 2048: 0.88 (N = 1) to 1.05 (N = 4);
-4096: 0.87."""
 MANY = 64
 """Units that are worth it where functions are what takes the time, or lanes are left empty."""
 LINE = 16
@@ -121,7 +117,12 @@ def _is_same(plan: Interchange, value: SSAValue, access: Access) -> bool:
 
 
 def _writes_short_rows(plan: Interchange) -> bool:
-    """Whether a step writes less than a page of a sequence side by side, and goes on elsewhere."""
+    """Whether a step writes less than a page of a sequence side by side, and goes on elsewhere.
+
+    Within a page, memory is fetched ahead for one row alone. Mamba's scan with the batch first, by
+    the bytes of a written row, took in runs of 4 steps 1024: 1.14 times as long as step by step;
+    2048: 0.88 (N = 1) to 1.05 (N = 4); 4096: 0.87.
+    """
     for part, sequence, access in _sequences(plan):
         axes = zip(plan.frame, part.along(access), strict=True)
         *outer, (width, _) = [axis for axis in axes if axis[0] != 1]

@@ -18,12 +18,11 @@ from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Map
+from rnncc.platforms import PAGE
 from rnncc.records import record
 
 FEW = 8
 """Ops of a body that is written once for each row of a tile, which stays in registers then."""
-PAGE = 4096
-"""Bytes whose addresses a processor translates at once, and that it does not prefetch beyond."""
 
 
 @record
