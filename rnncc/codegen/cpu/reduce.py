@@ -14,6 +14,7 @@ from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.shared_columns import SharedColumns
 from rnncc.codegen.cpu.shared_rows import (
+    SHARING,
     ResultIndices,
     folds_together,
     rows_together,
@@ -60,7 +61,7 @@ class ReduceCode:
     def run(self, listed: Pointer | None) -> None:
         """Write them: of all rows, or of those that are listed."""
         totals, shared = self.totals, None
-        if self.folds_together:  # rows that meet the same columns may go through these together
+        if self.folds_together:  # rows that meet the same columns go through these together
             shared = SharedColumns.of(self.emit, self.op, totals.folding)
         if shared is None:
             self.over_rows(listed)
@@ -108,30 +109,31 @@ class ReduceCode:
         emit.loop(chunks, iteration)
 
     def _shared_rows(self, outer: list[Value]) -> None:
-        """Rows of results, some at a time that read the same, then single ones."""
+        """Rows of results, some at a time that read the same, then fewer, then single ones."""
         emit, b = self.emit, self.emit.b
         size = self.op.dims[self.totals.kept - 2]
+
+        def rows(done: Value, height: int) -> Callable[[list[Value]], None]:
+            def block(indices: list[Value]) -> None:
+                first = b.add(done, b.mul(indices[-1], I64(height)))
+                numbers = [b.add(first, I64(r)) for r in range(height)]
+                self._results([[*indices[:-1], number] for number in numbers], None)
+
+            return block
+
         full, rest = emit.divided(size, self.sharing)
-        left = int(size) % self.sharing if self.totals.unrolled and size.is_static else None
-
-        def block(indices: list[Value]) -> None:
-            rows(indices[:-1], b.mul(indices[-1], I64(self.sharing)), self.sharing)
-
-        def single(indices: list[Value]) -> None:
-            rows(indices[:-1], b.add(b.mul(full, I64(self.sharing)), indices[-1]), 1)
-
-        def last(indices: list[Value], count: int) -> None:
-            rows(indices[:-1], b.mul(full, I64(self.sharing)), count)
-
-        def rows(outer: list[Value], first: Value, count: int) -> None:
-            numbers = [b.add(first, I64(r)) for r in range(count)]
-            self._results([[*outer, number] for number in numbers], None)
-
-        emit.nest([*outer, full], block, shared=True)
-        if left is None:
-            emit.nest([*outer, rest], single, shared=True)
-        elif left:
-            emit.nest([*outer, I64(1)], lambda indices: last(indices, left), shared=True)
+        done = b.mul(full, I64(self.sharing))
+        emit.nest([*outer, full], rows(I64(0), self.sharing), shared=True)
+        if self.totals.unrolled and size.is_static:
+            if left := int(size) % self.sharing:
+                emit.nest([*outer, I64(1)], rows(done, left), shared=True)
+            return
+        if self.sharing > SHARING:
+            several = emit.quotient(rest, I64(SHARING))
+            emit.nest([*outer, several], rows(done, SHARING), shared=True)
+            taken = b.mul(several, I64(SHARING))
+            done, rest = b.add(done, taken), b.sub(rest, taken)
+        emit.nest([*outer, rest], rows(done, 1), shared=True)
 
     def _results(self, rows: list[list[Value]], part: Part | None) -> None:
         """Rows of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""

@@ -19,14 +19,35 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
+from rnncc.records import record
 
-ROWS, DEEPEST = 8, 128
-"""Rows that are worth to turn columns round for: each would fold its lanes; and the most terms of a
-sum, of which the stack holds a panel."""
+DEEPEST = 128
+"""The most terms of a sum, of which the stack holds a panel."""
 Terms = Callable[[Value], list[list[Value]]]
 """Writes the terms of a number of several sums: of each a value, or two factors."""
-BRANCH = 16
-"""Terms of a branch of a sum's tree, about: a loop over branches keeps the code short."""
+
+
+@record
+class TileShape:
+    """What a tile of results is.
+
+    Attributes:
+        height, width: rows, and vectors of columns.
+        branch: terms of a branch of a sum's tree, about: a loop over branches keeps what they add
+            up to on the stack, and the code short.
+        worth: rows that columns are turned round for: fewer fold their lanes.
+    """
+
+    height: int
+    width: int
+    branch: int
+    worth: int
+
+
+MANY_REGISTERS, FEW_REGISTERS = TileShape(4, 1, 32, 4), TileShape(2, 2, 4, 8)
+"""Of a core with 32 registers or more, whose sums, branches and common terms stay in them, and of
+others (8 heads of 32 units, 200 steps, Zen 4: 1.1 times as fast as two rows by two vectors and
+branches of 16 with AVX-512, as one row by two vectors with AVX2)."""
 
 
 @dataclass
@@ -41,6 +62,7 @@ class SharedColumns:
     emit: CpuEmit
     op: Reduce
     folding: Folding
+    shape: TileShape
     column: int
     accesses: Sequence[Access]
 
@@ -55,9 +77,11 @@ class SharedColumns:
             return None
         [column] = by_column
         steps, rows = reads[column].strides, op.dims[rank - 3]
-        if steps[rank - 3] != 0 or steps[rank - 1] != 1 or (rows.is_static and int(rows) < ROWS):
+        shape = MANY_REGISTERS if emit.target.registers >= 32 else FEW_REGISTERS
+        few = rows.is_static and int(rows) < shape.worth
+        if steps[rank - 3] != 0 or steps[rank - 1] != 1 or few:
             return None
-        return SharedColumns(emit, op, folding, column, [*reads, *op.out_accesses])
+        return SharedColumns(emit, op, folding, shape, column, [*reads, *op.out_accesses])
 
     @property
     def rows(self) -> Dim:
@@ -69,7 +93,7 @@ class SharedColumns:
             self._many(ins, out)
             return
         b = self.emit.b
-        enough = b.icmp_signed(">=", self.emit.dim(self.rows), I64(ROWS))
+        enough = b.icmp_signed(">=", self.emit.dim(self.rows), I64(self.shape.worth))
         with b.if_else(enough) as (many, few):
             with many:
                 self._many(ins, out)
@@ -78,8 +102,7 @@ class SharedColumns:
 
     def _many(self, ins: Sequence[Pointer], out: Pointer) -> None:
         emit = self.emit
-        # Sums of a tile, what they have in common and a tree's branches stay in registers.
-        height, width = (2, 2) if emit.target.registers >= 32 else (1, 2)
+        height, width = self.shape.height, self.shape.width
         lanes, columns = emit.target.lanes, self.op.dims[-2]
         # As much for sums of all depths: a function has it once.
         panel, sums = DEEPEST * width * lanes, lanes * height * width * lanes
@@ -97,11 +120,13 @@ class SharedColumns:
 
             done = emit.b.mul(full, I64(width * lanes))
 
-            def vector(start: Value, mask: Value | None) -> None:
+            def vector(i: Value, carried: list[Value]) -> list[Value]:
+                start = emit.b.mul(i, I64(lanes))
                 tiles.run(emit.b.add(done, start), 1, height, emit.b.sub(rest, start))
+                return []
 
             def last() -> None:
-                emit.in_vectors(rest, lanes, vector)
+                emit.loop(emit.parts(rest, I64(lanes)), vector)
 
             if outer:
                 emit.loop(full, block)
@@ -224,7 +249,7 @@ class _Tiles:
     def _sums(self, terms: Terms, count: int) -> list[Value]:
         """So many sums of all terms: lanes added up as a vector of terms alone would be."""
         emit, b, folding, lanes = self.emit, self.emit.b, self.folding, self.lanes
-        branches = min(1 << max(self.terms // BRANCH, 1).bit_length() - 1, lanes)
+        branches = min(1 << max(self.terms // self.kernel.shape.branch, 1).bit_length() - 1, lanes)
         while self.terms % lanes % branches:  # so that all branches have equally many terms
             branches //= 2
 

@@ -14,9 +14,9 @@ from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.records import record
 
-SHARING = 4
+SHARING, NARROW = 4, 2
 """Rows of results at a time where they share what they read, such as queries that meet the same
-keys: half of them where there are 16 registers."""
+keys: half of them where there are 16 registers, twice as many where a row is so few vectors."""
 SHORT = 2
 """Vectors of terms of a row that are summed beside those of others, where they do not fill vectors
 and nothing is shared: longer rows go through memory faster one by one (8 x 200 rows of 500 terms:
@@ -96,7 +96,11 @@ def rows_together(target: Core, op: Reduce, kept: int, unrolled: bool) -> int:
     same = any(a.strides[row] == 0 and a.strides[kept - 1] != 0 for a in op.in_accesses)
     if not same or (size.is_static and int(size) < SHARING):
         return 1
-    return SHARING if target.registers >= 32 else SHARING // 2
+    if target.registers < 32:
+        return SHARING // 2
+    columns = op.dims[kept - 1]
+    narrow = columns.is_static and int(columns) <= NARROW * target.lanes
+    return 2 * SHARING if narrow and not (size.is_static and int(size) < 2 * SHARING) else SHARING
 
 
 def vectors_together(target: Core) -> int:
