@@ -75,8 +75,8 @@ class Texts:
             numbers = outputs[name]
             if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(words):
                 raise ArrayError(f"output {name} has the number of no text; out= gives numbers")
-            found: list[str] = [words[number] for number in numbers.reshape(-1).tolist()]
-            outputs[name] = np.array(found, np.str_).reshape(numbers.shape)
+            shown: list[str] = [words[number] for number in numbers.reshape(-1).tolist()]
+            outputs[name] = np.array(shown, np.str_).reshape(numbers.shape)
         return outputs
 
 

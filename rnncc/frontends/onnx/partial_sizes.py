@@ -38,14 +38,14 @@ def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     if whole:
         return [_settled(n, v, whole[0]) if v in rows else v for v in inputs]
     least = reduce(smaller, bounds)
-    return [_shortened(n, v, least) if v in rows and v.dims[place] != least else v for v in inputs]
+    return [shortened(n, v, least) if v in rows and v.dims[place] != least else v for v in inputs]
 
 
 def _lies_along(value: Value, place: int) -> bool:
     return isinstance(value, Partial) and value.axis - value.rank == place
 
 
-def _shortened(n: Node, value: Value | None, size: Dim) -> Value:
+def shortened(n: Node, value: Value | None, size: Dim) -> Partial:
     """The first rows, at least as many as count."""
     assert isinstance(value, Partial) and value.made is not None
     return _of_rows(value, n.b.slice(value.made, value.axis, 0, size))

@@ -53,8 +53,8 @@ class Vocabulary:
     def numbers(self, texts: Array) -> Array:
         """The numbers of known texts, as int32."""
         held = self._numbers
-        found = [held.setdefault(word, len(held)) for word in texts.reshape(-1).tolist()]
-        return np.array(found, np.int32).reshape(texts.shape)
+        numbers = [held.setdefault(word, len(held)) for word in texts.reshape(-1).tolist()]
+        return np.array(numbers, np.int32).reshape(texts.shape)
 
     @property
     def words(self) -> tuple[str, ...]:
