@@ -27,7 +27,7 @@ from rnncc.frontends.onnx.partial_rules import (
     reads_together,
     shape_of,
 )
-from rnncc.frontends.onnx.partial_shapes import joined_axes, reshaped
+from rnncc.frontends.onnx.partial_shapes import flattened_both, joined_axes, reshaped
 from rnncc.frontends.onnx.partial_sizes import of_one_size
 from rnncc.frontends.onnx.partial_sums import reduced
 from rnncc.frontends.onnx.values import Value
@@ -37,6 +37,7 @@ Counted = Partial | Crossed
 SUMMED = "summed"
 """The place of the axis that a product of matrices sums over."""
 _PRODUCTS = ("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul")
+_BOTH = {"Slice": sliced_along_both, "Flatten": flattened_both}
 _STATEFUL = ("LSTM", "GRU", "RNN", "CumSum", "CumProd")
 """Operators whose rule for rows changes the inputs."""
 
@@ -63,10 +64,10 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         over_both = reduced(n, name, operator, crossed.along())
         if over_both is not None:
             return over_both
-    if crossed is not None and name == "Slice":
-        cut = sliced_along_both(n, crossed)
-        if cut is not None:
-            return [cut]
+    if crossed is not None and name in _BOTH:
+        moved = _BOTH[name](n, crossed)
+        if moved is not None:
+            return [moved]
     if crossed is not None and name == "Reshape":
         return [_reshaped(n, crossed, inputs)]
     return _built(n, name, operator, inputs, views)

@@ -48,6 +48,18 @@ def flattened(n: Node, inputs: Operands) -> Partial | None:
     return _of_sizes(n, x, sizes)
 
 
+def flattened_both(n: Node, x: Crossed) -> Partial | None:
+    """Two axes, one of which holds the rows along both of x's."""
+    first, sizes = flat_sizes(n, x.dims)
+    sides = {axis >= first for axis in x.axes}
+    joined = joined_axes(n, x) if len(sides) == 1 else None
+    if joined is None:
+        return None
+    sizes[sides.pop()] = Dim.of(-1)
+    n.inputs = [joined.whole(), None]
+    return _of_sizes(n, joined, sizes)
+
+
 def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
     """The shape, where the number of rows is 0 or -1, and this number, if it is computed."""
     if n.value(1).known is not None:

@@ -130,6 +130,7 @@ CUT_ENDS: list[Step] = [
     _one("ReduceSum", "both"),
     _one("ReduceMin", keepdims=0),
     _one("Reshape", "flat"),
+    *(_one("Flatten", axis=axis) for axis in (0, 1, -2)),
     lambda rng, s, y, rank: [node("Reshape", f"{s} flat", "z"), node("Softmax", "z", y, axis=0)],
 ]
 

@@ -128,6 +128,9 @@ def moves() -> dict[str, Case]:
         "Identity": of_one([node("Identity", "x", "y")], ["y:text"]),
         "Expand": of_one([constant("s", [3, 2, 4]), node("Expand", "x s", "y")], ["y:text"]),
         "Shape": of_one([node("Shape", "x", "y")], ["y:i64"]),
+        "ArrayFeatureExtractor": of_one(
+            [at, node("ArrayFeatureExtractor", "x i", "y", domain=ML)], ["y:text"]
+        ),
         "nothing": of_one([node("Gather", "x i", "y")], ["y:text"], i=np.zeros(0, np.int64)),
     }
 

@@ -120,7 +120,7 @@ def _feature_vectorizer(n: Node) -> SSAValue:
 
 def _feature_extractor(n: Node) -> SSAValue:
     """Elements along the last axis, by number."""
-    b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
+    b, x, dims = n.b, n.x(0, (*NUMBERS, "text")), n.dims()
     if not dims:
         raise n.error("has data without axes")
     places = b.reshape(n.x(1, INTEGERS), (product(n.dims(1)),))
