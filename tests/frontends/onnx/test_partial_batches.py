@@ -243,9 +243,7 @@ def test_rows_of_two_conditions(other: Any) -> None:
     if other.sum() < 3:
         compared(made, [{**call, "d": other}])
         return
-    with pytest.raises(
-        ModelError, match="a number of rows"
-    ):
+    with pytest.raises(ModelError, match="a number of rows"):
         rnncc.compile(made).run({**call, "d": other})
 
 
