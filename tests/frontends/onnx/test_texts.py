@@ -227,6 +227,16 @@ def refused() -> dict[str, tuple[Any, str]]:
             "does not see the characters",
         ),
         "Cast": (of_one([node("Cast", "x", "y", to=1)], ["y:f32"])[0], "makes numbers of texts"),
+        "sums": (
+            of_one(
+                [
+                    *(constant("at", [[0], [1]]), constant("u", [["a"], ["b"]])),
+                    node("ScatterElements", "x at u", "y", axis=1, reduction="add"),
+                ],
+                ["y:text"],
+            )[0],
+            "folds text by 'add'",
+        ),
         "Unique": (of_one([node("Unique", "x", "y")], ["y:text"])[0], "is text, supported"),
         "zeros": (of_one([kept], ["y:text"])[0], "a text ends with a zero"),
         "bytes": (of_one([node("Constant", "", "y", value=bad)], ["y:text"])[0], "is damaged"),
