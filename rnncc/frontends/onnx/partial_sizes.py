@@ -75,8 +75,8 @@ def _spread(n: Node, inputs: Operands, rows: Sequence[Partial]) -> Operands:
         if not isinstance(value, Partial) or value not in rows or value.count is None:
             return value
         size = value.dims[value.axis]
-        made = _rows_of(n, value, size, _fitting(b, value.count, most))
-        return replace(_of_rows(value, made), count=most)
+        gathered = _rows_of(n, value, size, _fitting(b, value.count, most))
+        return replace(_of_rows(value, gathered), count=most)
 
     return [spread(value) for value in inputs]
 

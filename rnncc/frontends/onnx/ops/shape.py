@@ -128,10 +128,10 @@ def _axes_that_differ(old: Sequence[Dim], requested: Sequence[Dim]) -> list[tupl
         behind = (*requested[len(fronts[0]) :], *old[len(fronts[1]) :])
         if not all(fronts) or any(map(_is_open, behind)):
             return []
-        wanted, first = product(fronts[0]), product(fronts[1])
+        front, first = product(fronts[0]), product(fronts[1])
         fronts_of_old = (product(old[:axis]) for axis in range(len(fronts[1]), len(old) + 1))
-        alike = (front for front in fronts_of_old if _multiple(front) == _multiple(wanted))
-        return [(wanted, next(alike, first))]
+        alike = (one for one in fronts_of_old if _multiple(one) == _multiple(front))
+        return [(front, next(alike, first))]
     return [(a, b) for a, b in zip(old, requested, strict=True) if b not in (-1, a)]
 
 
