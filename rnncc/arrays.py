@@ -26,8 +26,9 @@ MAX_HEADER = 10_000
 """Characters of an array's header, as NumPy has it."""
 MAX_ARRAYS = 10_000
 """Arrays in one file."""
-KINDS = "biuf"
-"""Numbers and truth values."""
+KINDS = "biufU"
+"""Numbers, truth values and texts."""
+MAX_CHARACTER = 0x10FFFF
 
 _MAGIC = b"\x93NUMPY"
 _ENTRY = b"PK\x01\x02"
@@ -106,11 +107,16 @@ def _array(data: bytes) -> Array:
     start, fields = _header(data)
     dtype, order = _dtype(fields["descr"][1:-1]), "F" if fields["fortran_order"] == "True" else "C"
     shape = tuple(int(size) for size in re.findall(r"\d+", fields["shape"]))
+    if dtype.itemsize == 0:
+        raise _Damaged("its elements have no bytes")
     size, held = prod(shape) * dtype.itemsize, len(data) - start
     if size != held:
         raise _Damaged(f"shape {list(shape)} of {dtype.name} takes {size} bytes, it has {held}")
     array = np.frombuffer(data, dtype, prod(shape), start).reshape(shape, order=order)
-    return np.require(array, dtype.newbyteorder("="), ["C", "A"])
+    array = np.require(array, dtype.newbyteorder("="), ["C", "A"])
+    if array.dtype.kind == "U" and (array.reshape(-1).view(np.uint32) > MAX_CHARACTER).any():
+        raise _Damaged("a text holds no characters")
+    return array
 
 
 def _header(data: bytes) -> tuple[int, dict[str, str]]:
@@ -142,7 +148,7 @@ def _header(data: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _dtype(text: str) -> np.dtype[Any]:
-    match = re.fullmatch(r"[<>|=]?([a-zA-Z?])\d{0,2}", text)
+    match = re.fullmatch(r"[<>|=]?([a-zA-Z?])\d{0,6}", text)
     try:
         dtype = np.dtype(text) if match else None
     except TypeError:

@@ -208,7 +208,9 @@ def _with_bits(array: Array) -> Array:
 
 
 def _without_bits(array: Array, value: SSAValue) -> Array:
-    """The opposite."""
+    """The opposite; texts as ONNX's own tools have them, as Python's objects."""
+    if array.dtype.kind == "U":
+        return array.astype(object)
     if dtype_of(value) != "bf16":
         return array
     onnx = onnx_package()

@@ -115,7 +115,8 @@ def check(
     actual = _computed(inference, inputs, arrays)
     expected = run(program, inputs, np.float64, sizes)
     rows = _compare("output", "run, interpreter", actual, expected, _allowed(program, OUTPUT))
-    trains = not program.counts  # there are no gradients of rows whose number the run decides
+    # there are no gradients of rows whose number the run decides, nor of texts
+    trains = not program.counts and not program.texts
     if trains and any(dtype_of(value) in FLOATS for value in program.net.outputs.values()):
         model = compile_to_run(net, init, replace(options, train=True))
         assert isinstance(model, TrainableModel)
@@ -225,7 +226,8 @@ def _sizes(program: Program, at: str | None, user_arrays: Arrays) -> dict[str, i
 
 
 def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) -> Arrays:
-    """Inputs, and parameters without a value, in [-1, 1]; integers from 1 to the least size.
+    """Inputs, and parameters without a value, in [-1, 1]; integers from 1 to the least size, texts
+    that the net knows.
 
     Optional inputs are left out.
     """
@@ -240,6 +242,8 @@ def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) ->
         if dtype in FLOATS:
             scale = max(shape[-1:], default=1) ** -0.5 if name in params and 0 not in shape else 1
             drawn = rng.uniform(-scale, scale, shape)
+        elif dtype == "text":
+            drawn = rng.integers(0, len(program.texts), shape)
         else:
             drawn = rng.integers(min(1, most), most + 1, shape)
         arrays[name] = drawn.astype(NUMPY[dtype])
@@ -259,6 +263,8 @@ def _worst(actual: Array, expected: Array, tolerance: tuple[float, float]) -> tu
     """The error and the tolerance of the value that is furthest off."""
     if actual.size == 0:
         return 0.0, tolerance[0]
+    if actual.dtype.kind == "U":
+        return float((actual != expected).any()), tolerance[0]
     sizes = np.abs(np.where(np.isfinite(expected), expected, 0.0))
     allowed = tolerance[0] * max(1.0, float(sizes.max())) + tolerance[1] * sizes
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))

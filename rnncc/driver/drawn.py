@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 def drawn(
     specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
 ) -> dict[str, Array]:
-    """Normal arrays; integers as lengths: all T, or uniform in 1..T."""
+    """Normal arrays; integers as lengths: all T, or uniform in 1..T; texts are empty."""
     arrays: dict[str, Array] = {}
     most = sizes.get(TIME, 1)
     rng = np.random.default_rng(0)
@@ -24,7 +24,7 @@ def drawn(
         shape = [size.evaluate(sizes) for size in spec.sizes]
         whole = spec.dtype.kind != "f"
         array = lengths(rng, shape, most, ragged) if whole else normal(shape)
-        arrays[name] = array.astype(spec.dtype)
+        arrays[name] = np.zeros(shape, spec.dtype) if spec.is_text else array.astype(spec.dtype)
     return arrays
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from rnncc_runtime.arrays import cut
 from rnncc_runtime.sizes import Size
+from rnncc_runtime.texts import Texts, Words
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import LimitError
@@ -30,7 +31,8 @@ def run(
     """Evaluate a net.
 
     Args:
-        inputs: an array for each input, and for each parameter that the program holds none of.
+        inputs: an array for each input, and for each parameter that the program holds none of;
+            texts as `rnncc_runtime.Model` takes them.
         real: the float type to compute in; float64 for finite differences.
         sizes: values of symbols that no array's shape shows.
     Returns:
@@ -41,7 +43,8 @@ def run(
         ValueError: an array has another shape than the others tell.
     """
     symbols = dict(sizes or {})
-    arrays = {**program.arrays, **inputs}
+    texts = Texts(_words(program))
+    arrays = {**program.arrays, **texts.coded(inputs)}
     types = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
     for name, value in types.items():
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
@@ -56,7 +59,18 @@ def run(
     args = [cast[name] for name in program.net.inputs]
     with np.errstate(all="ignore"):
         values = _run_block(context, cast, program.net.body.block, args)
-    return cut(dict(zip(program.net.outputs, values, strict=True)), program.counts)
+    outputs = dict(zip(program.net.outputs, values, strict=True))
+    return texts.decoded(cut(outputs, program.counts))
+
+
+def _words(program: Program) -> Words:
+    """The texts that a program knows, and which of its inputs and outputs hold such; none of a
+    part of one, which takes and gives their numbers."""
+    if not program.texts:
+        return Words((), (), ())
+    groups = program.net.inputs, program.net.outputs
+    names = ([name for name, value in g.items() if dtype_of(value) == "text"] for g in groups)
+    return Words(program.texts, *names)
 
 
 def _cast(context: Context, value: SSAValue, array: Array) -> Array:

@@ -81,7 +81,7 @@ class PlainOps(ABC):
         """y[t, n] = x[len[n] - 1 - t, n] for t < len[n], else x[t, n]; lengths beyond T are an error"""
     def shift(self, x: SSAValue, init: SSAValue, reverse: bool = ...) -> SSAValue:
         """y[0] = init, y[t] = x[t - 1]; with `reverse` y[T - 1] = init, y[t] = x[t + 1]"""
-    def gather(self, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+    def gather(self, x: SSAValue, index: SSAValue, axis: int, counts: bool = ...) -> SSAValue:
         """y[a..., j..., c...] = x[a..., index[j...], c...]; an index outside of x is an error"""
     def scatter(self, kind: str, init: SSAValue, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
         """y = init, where y[a..., index[j...], c...] is folded with x[a..., j..., c...], j upwards"""

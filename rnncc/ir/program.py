@@ -33,6 +33,7 @@ class Program:
         bounds: formulas of sizes that must not be negative, besides those that its ops need.
         counts: an output whose number of rows the run decides -> the output that tells it, an
             int64 without axes, and the axis of the rows; the others of its rows mean nothing.
+        texts: those that the net knows by their numbers, where inputs or outputs hold such numbers.
     """
 
     module: ModuleOp
@@ -44,6 +45,7 @@ class Program:
     bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=Counts)
     fixed: frozenset[str] = frozenset()
+    texts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self.module)

@@ -38,23 +38,28 @@ ELEMENTS: dict[str, Attribute] = {
     **{"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1},
     **{"i8": i8, "i16": i16, "f16": f16, "bf16": bf16},
     **{f"u{bits}": IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32, 64)},
+    "text": IntegerType(32, Signedness.SIGNED),
 }
 NUMPY: dict[str, type[Any]] = {
     **{"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_},
     **{"i8": np.int8, "i16": np.int16, "f16": np.float16, "bf16": np.uint16},
     **{"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64},
+    "text": np.int32,
 }
-"""Element types as arrays hold them: a bf16, which NumPy does not have, by its bits."""
+"""Element types as arrays hold them: a bf16, which NumPy does not have, by its bits, a text by its
+number."""
+NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name not in ("bf16", "text")}
+"""The element types of arrays that say themselves what they hold."""
 ITEM_BYTES = {name: np.dtype(numpy).itemsize for name, numpy in NUMPY.items()}
 FLOATS = ("f32", "f64")
 WIDE = {
     **{"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64", "u64": "i64"},
-    **{"f16": "f32", "bf16": "f32"},
+    **{"f16": "f32", "bf16": "f32", "text": "i32"},
 }
 """Types that are stored and moved, not computed in -> the type that their elements are read as.
 
-It holds all their values, but of a u64 its bits; back, integers lose their upper bits and floats
-are rounded, ties to even."""
+It holds all their values, but of a u64 its bits and of a text its number; back, integers lose their
+upper bits and floats are rounded, ties to even."""
 _NAMES = {attribute: name for name, attribute in ELEMENTS.items()}
 
 

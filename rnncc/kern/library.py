@@ -46,6 +46,7 @@ class Library:
         bounds: formulas of a whole sequence's sizes that must not be negative.
         step_bounds: those of a piece's, with T as the piece's length, besides those without T.
         counts: output -> the output that tells how many of its rows count, and their axis.
+        texts: see `rnncc.ir.program.Program`.
         flushes: whether denormals are flushed during a call.
         max_steps: the most steps of a call, if there is such a limit.
     """
@@ -61,6 +62,7 @@ class Library:
     bounds: tuple[Dim, ...] = ()
     step_bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    texts: tuple[str, ...] = ()
     flushes: bool = False
     max_steps: int | None = None
 

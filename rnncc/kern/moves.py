@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     var_operand_def,
 )
@@ -81,6 +82,10 @@ class Reverse(IRDLOperation):
         super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
 
 
+BAD_INDEX, BAD_COUNT = 5, 14
+"""Codes that calls end with, of include/rnncc.h: those between are of other errors."""
+
+
 class IndexedMove(IRDLOperation):
     """What kernels share whose `index` numbers rows: `size` of them, for each of `dims`' first."""
 
@@ -100,6 +105,11 @@ class IndexedMove(IRDLOperation):
         )
 
     @property
+    def error(self) -> int:
+        """The code of an index outside."""
+        return BAD_INDEX
+
+    @property
     def numbered(self) -> tuple[Dim, ...]:
         """The sizes of what has the rows that numbers choose among."""
         outer, _, inner = get_dims(self.dims)
@@ -110,10 +120,16 @@ class IndexedMove(IRDLOperation):
 class Gather(IndexedMove):
     """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
 
-    An index outside of 0..size - 1 ends the call with error 5.
+    An index outside of 0..size - 1 ends the call with error 5, with `counts` with 14.
     """
 
     name = "kern.gather"
+    counts = opt_prop_def(UnitAttr)
+
+    @property
+    def error(self) -> int:
+        """The code of an index outside."""
+        return BAD_COUNT if "counts" in self.properties else BAD_INDEX
 
 
 @irdl_op_definition

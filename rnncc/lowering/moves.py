@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.dims import Dim, product
@@ -99,7 +100,10 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.x), op.axis.data
     sizes = _around(dims, op.index, axis)
-    lowering.builder.insert(moves.Gather([x, index, dest.buffer], sizes, dims[axis]))
+    gather = moves.Gather([x, index, dest.buffer], sizes, dims[axis])
+    if bool(op.counts):
+        gather.properties["counts"] = UnitAttr()
+    lowering.builder.insert(gather)
 
 
 def emit_scatter(lowering: Lowering, op: Scatter) -> None:

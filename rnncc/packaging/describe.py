@@ -46,6 +46,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
             if library.counts
             else {}
         ),
+        **({"texts": list(library.texts)} if library.texts else {}),
         **({"line": streaming.line} if streaming and streaming.line != LINE else {}),
         **({} if library.max_steps is None else {"max_steps": library.max_steps}),
         "workspace": str(_workspace(library, target.device)),

@@ -18,6 +18,7 @@ _ARRAYS = {
     **{"i1": "Uint8Array", "i8": "Int8Array", "u8": "Uint8Array", "i16": "Int16Array"},
     **{"u16": "Uint16Array", "u32": "Uint32Array", "f16": "Uint16Array", "bf16": "Uint16Array"},
     "u64": "BigUint64Array",
+    "text": "Int32Array",
 }
 """Element types -> JavaScript's arrays."""
 _JAVASCRIPT = Language(

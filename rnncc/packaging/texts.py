@@ -16,7 +16,7 @@ from rnncc.templates import template
 _C_TYPES = {
     **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
     **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
-    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t"},
+    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t", "text": "int32_t"},
 }
 GROUPS = ("inputs", "outputs", "parameters")
 _FOLDER = Path(__file__).parent / "templates"
@@ -34,6 +34,7 @@ _NUMPY = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
     **{"u64": "uint64", "f16": "float16", "bf16": "bfloat16 (as uint16)"},
+    "text": "text",
 }
 
 
@@ -123,10 +124,17 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
         "flushes": metadata.get("denormals") == "flushed",
+        "texts": [_c_literal(word) for word in metadata.get("texts", ())],
         "shared": any(name.endswith("_part") for name in metadata["functions"]),
         **more,
     }
     return template(_FOLDER, TEMPLATES[kind]).render(values)
+
+
+def _c_literal(word: str) -> str:
+    """A text as C writes it, in UTF-8; what is not plain by its bytes in octal digits."""
+    plain = [chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in word.encode()]
+    return f'"{"".join(plain)}"'
 
 
 def _filled(text: str) -> str:
@@ -178,4 +186,6 @@ def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[
 def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
     if entry.get("optional"):
         return " (optional)"
+    if entry["dtype"] == "text":
+        return " (texts)"
     return " (kept)" if entry["name"] in kept else ""

@@ -43,7 +43,7 @@ class Compilation:
         inputs: the names of its inputs, in order.
         bounds: formulas of its sizes that must not be negative; passes may join slices.
         piece_bounds: those of a step's sizes that depend on how long a piece of a stream is.
-        counts: see `Program`.
+        counts, texts: see `Program`.
         streamed: how `init` and `step` work together; None before the cut, and without one.
         refusal: why the net cannot stream, where it cannot.
         phases: how `forward` and `backward` work together.
@@ -69,6 +69,7 @@ class Compilation:
     bounds: tuple[Dim, ...] = ()
     piece_bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=dict[str, tuple[str, int]])
+    texts: tuple[str, ...] = ()
     streamed: Streamed | None = None
     refusal: str = ""
     phases: Phases | None = None

@@ -55,6 +55,7 @@ def check_facts(c: Compilation) -> None:
     expect(_are_numbers(c.trip_counts.values()), "counts are numbers")
     expect(_are_names(c.inputs), "inputs are names")
     expect(_are_names([c.refusal]), "a refusal is a text")
+    expect(all(isinstance(word, str) for word in c.texts), "texts are texts")  # pyright: ignore
     whole = c.streamed is None and c.phases is None
     possible = ({"net"}, {"run"}) if whole else ({"init", "step"}, {"forward", "backward"})
     expect(c.programs.keys() in possible, f"no step leaves {', '.join(c.programs)[:40]}")

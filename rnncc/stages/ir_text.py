@@ -7,6 +7,7 @@ are in a file of arrays beside it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -127,6 +128,7 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "inputs": c.inputs,
         "bounds": [str(bound) for bound in c.bounds],
         **({"counts": [[name, *count] for name, count in c.counts.items()]} if c.counts else {}),
+        **({"texts": json.dumps(c.texts)} if c.texts else {}),
         "refusal": c.refusal,
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
         "initial": list(c.initial),
@@ -168,6 +170,7 @@ def _restore(
     c.inputs = facts.get("inputs", list(first.net.inputs))
     c.refusal = facts.get("refusal", "")
     c.counts = {name: (count, axis) for name, count, axis in facts.get("counts", ())}
+    c.texts = tuple(json.loads(facts.get("texts", "[]")))
     c.trip_counts = dict(facts.get("trip_counts", ()))
     stated = map(Dim.parse, facts.get("bounds", ()))
     c.bounds = completed(stated, c.programs.values(), c.trip_counts)

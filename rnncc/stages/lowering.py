@@ -105,6 +105,8 @@ def assemble(compilation: Compilation) -> None:
     c = compilation
     if c.counts and c.target.device != "cpu":
         raise CompileError(c.origin, "the run decides how many rows an output has: for CPUs alone")
+    if c.texts and c.target.device != "cpu":
+        raise CompileError(c.origin, "has texts as inputs or outputs: for CPUs alone")
     c.library = Library(
         c.options.name,
         c.origin,
@@ -116,6 +118,7 @@ def assemble(compilation: Compilation) -> None:
         bounds=c.bounds,
         step_bounds=c.piece_bounds,
         counts=c.counts,
+        texts=c.texts,
         flushes=c.options.flush_denormals or c.target.flushes,
         max_steps=c.options.max_steps,
     )

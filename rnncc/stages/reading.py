@@ -34,6 +34,7 @@ def read(compilation: Compilation) -> None:
     c.programs = {"net": program}
     c.symbols, c.inputs = program.symbols, list(program.net.inputs)
     c.bounds, c.counts = bounds_of(program.net, program.bounds), program.counts
+    c.texts = program.texts
 
 
 def import_source(net: Any, init: Any, options: Options) -> Program:

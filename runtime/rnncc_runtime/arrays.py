@@ -29,7 +29,7 @@ _DTYPES = {
         "u32": "uint32",
         "u64": "uint64",
     },
-    **{"f16": "float16", "bf16": "uint16"},
+    **{"f16": "float16", "bf16": "uint16", "text": "int32"},
 }
 
 
@@ -42,6 +42,7 @@ class TensorSpec:
         shape: ints, symbols such as "T", or formulas such as "T*N + 1".
         dtype: NumPy's dtype.
         optional: an input with a default, which the library holds.
+        is_text: whether its numbers stand for texts, which calls take and give in their place.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TensorSpec:
     dtype: np.dtype[Any]
     optional: bool = False
     sizes: tuple[Size, ...] = field(default=(), repr=False, compare=False)
+    is_text: bool = False
 
     @staticmethod
     def read(entry: Mapping[str, Any]) -> TensorSpec:
@@ -56,10 +58,12 @@ class TensorSpec:
         shape = tuple(entry["shape"])
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         sizes = tuple(Size.parse(size) for size in shape)
-        return TensorSpec(entry["name"], shape, dtype, entry.get("optional", False), sizes)
+        optional, is_text = entry.get("optional", False), entry["dtype"] == "text"
+        return TensorSpec(entry["name"], shape, dtype, optional, sizes, is_text)
 
     def __str__(self) -> str:
-        text = f"{self.name}: {self.dtype} [{', '.join(map(str, self.shape))}]"
+        kind = "text" if self.is_text else self.dtype
+        text = f"{self.name}: {kind} [{', '.join(map(str, self.shape))}]"
         return f"{text} (optional)" if self.optional else text
 
 

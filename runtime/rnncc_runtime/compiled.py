@@ -9,6 +9,7 @@ from rnncc_runtime.arrays import Array, Specs, read_specs
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
 from rnncc_runtime.pool import Parallel
 from rnncc_runtime.sizes import TIME, Size, solve
+from rnncc_runtime.texts import words_of
 
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
@@ -80,6 +81,7 @@ class Compiled:
         self.outputs = read_specs(metadata["outputs"])
         self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
         self._functions, self._keep, self._origin = functions, keep, origin
+        self._words = words_of(metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._origin is None:

@@ -28,6 +28,7 @@ from rnncc_runtime.pool import Parallel
 from rnncc_runtime.prepared import Prepared, Taken, slots_of
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
+from rnncc_runtime.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,11 @@ class Model(Compiled):
         Args:
             inputs: every input by its name, optional ones if wanted: an array, or what
                 `np.asarray` makes one of, with exactly the dtype of its spec. What is not
-                contiguous is copied.
+                contiguous is copied. Texts are arrays of str, or of their numbers.
             out: arrays to write into, contiguous and apart from the inputs; only these outputs
-                are computed. Without it, every output is computed into a new array, without the
-                rows that do not count where the run decides how many there are.
+                are computed, texts as their numbers. Without it, every output is computed into a
+                new array, without the rows that do not count where the run decides how many there
+                are.
             pool: threads that compute the call together, as many of them as are worth it, if the
                 model was compiled with `threads`: a `Pool`, or another `Parallel`. The results have
                 the same bits.
@@ -111,6 +113,16 @@ class Model(Compiled):
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the values, such as a sequence length beyond T.
         """
+        if self._words is not None:
+            texts = Texts(self._words)
+            outputs = self._run(texts.coded(inputs), out, pool)
+            return texts.decoded(outputs) if out is None else outputs
+        return self._run(inputs, out, pool)
+
+    def _run(
+        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None, pool: Parallel | None
+    ) -> dict[str, Array]:
+        """As `run`, with numbers for texts."""
         last = self._frame.last
         taken = None if last is None else last[0].take(inputs, out)
         if last is None or taken is None:

@@ -45,6 +45,7 @@ from rnncc_runtime.stream_sizes import (
     leads_with_time,
     sizes_of_call,
 )
+from rnncc_runtime.texts import Texts
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -93,6 +94,7 @@ class Stream(Compiled):
         if "refused" in kept:
             raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
         super().__init__(metadata, functions, keep)
+        self._texts = None if self._words is None else Texts(self._words)
         specs = self.inputs
         self._defaults: dict[str, int | None] = kept["starts"]
         self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
@@ -134,6 +136,8 @@ class Stream(Compiled):
             ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
             RunError: the code refused the sizes.
         """
+        if self._texts is not None and inputs is not None:
+            inputs = self._texts.coded(inputs)
         before = self._sizes, self._given
         self._sizes = self._given = None
         self._forget()
@@ -162,6 +166,15 @@ class Stream(Compiled):
             RunError: the code refused the sizes.
             StreamError: another thread computes with this stream.
         """
+        if self._texts is not None:
+            outputs = self._compute_step(self._texts.coded(inputs), out)
+            return self._texts.decoded(outputs) if out is None else outputs
+        return self._compute_step(inputs, out)
+
+    def _compute_step(
+        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
+    ) -> dict[str, Array]:
+        """As `step`, with numbers for texts."""
         if self._busy:
             raise self._in_use()
         self._busy = True

@@ -37,7 +37,6 @@ PLAIN = {
 }
 OTHER = {
     "objects": np.array([{}, None], object),
-    "texts": np.array(["a", "b"]),
     "bytes": np.array([b"a", b"b"]),
     "records": np.zeros(2, [("a", "f4"), ("b", "i4")]),
     "times": np.zeros(2, "M8[s]"),
@@ -84,6 +83,17 @@ def test_arrays_of_other_things(kind: str, tmp_path: Path) -> None:
     whole = npy(OTHER[kind])
     for content in (whole, npz(a=whole)):
         with pytest.raises(CompileError, match=r"is no .npy or .npz file of plain arrays"):
+            read(content, tmp_path)
+
+
+def test_texts(tmp_path: Path) -> None:
+    words = np.array([["a", "naïve"], ["", "b c"]])
+    array = read(npy(words), tmp_path)
+    assert isinstance(array, np.ndarray) and array.tolist() == words.tolist()
+    for damaged in (np.array(["a"]), np.array([""])):
+        content = npy(damaged).replace("a".encode("utf-32-le"), b"\xff\xff\xff\x7f")
+        content = content.replace(b"<U1", b"<U1" if damaged[0] else b"<U0")
+        with pytest.raises(CompileError, match=r"a text holds no characters|have no bytes"):
             read(content, tmp_path)
 
 

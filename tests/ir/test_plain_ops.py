@@ -30,7 +30,7 @@ def test_operands_broadcast_and_flags_have_defaults() -> None:
 def test_arguments_that_do_not_fit_are_refused() -> None:
     b = Builder.net("plain")
     x, i = b.input("x", ["N", 3]), b.input("i", [2], "i32")
-    wrong: list[tuple[Any, ...]] = [(x,), (x, i), (x, i, 0, 1)]
+    wrong: list[tuple[Any, ...]] = [(x,), (x, i), (x, i, 0, True, 1)]
     for arguments in wrong:
         with pytest.raises(TypeError, match=r"rnn\.gather"):
             b.gather(*arguments)

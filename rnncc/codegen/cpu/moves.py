@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I64, Pointer, Value, selection
+from rnncc.codegen.llvm.values import BAD_LENGTH, I64, Pointer, Value, selection
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
@@ -195,7 +195,7 @@ class _Places:
             # waiting.
             bad = b.or_(b.icmp_signed("<", row, I64(0)), b.icmp_signed(">=", row, self.size))
             with emit.when(bad):
-                fail(BAD_INDEX)
+                fail(op.error)
             return []
 
         emit.loop(self.count, check)

@@ -17,6 +17,8 @@ HALF_LEAST = 0x38800000
 """The bits of 2^-14, the least normal float16, as a float32."""
 MANTISSA = 13
 """Bits of a float32's mantissa that a float16 does not have."""
+SAME = ("u64", "text")
+"""Types whose bits are those of the type that they are read as."""
 REBIASED = (127 - 15) << 23
 """What the exponents of both differ by, at a float32's place."""
 
@@ -27,7 +29,7 @@ def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int, by_machine: bool = 
     Args:
         by_machine: whether the machine converts float16.
     """
-    if old == "u64":
+    if old in SAME:
         return x
     if old == "f16" and by_machine:
         half = b.bitcast(x, vector_type(ir.HalfType(), lanes))
@@ -42,7 +44,7 @@ def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int, by_machine: bool = 
 
 def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int, by_machine: bool = False) -> Value:
     """The opposite: an integer's lower bits; the nearest float, ties to even."""
-    if new == "u64":
+    if new in SAME:
         return x
     if new == "f16" and by_machine:
         half = b.fptrunc(x, vector_type(ir.HalfType(), lanes))

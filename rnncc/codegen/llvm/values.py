@@ -18,6 +18,7 @@ FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 VALUE: dict[str, ir.Type] = {
     **{"f32": FLOAT, "f64": DOUBLE, "i32": I32, "i64": I64, "i1": I1},
     **{"i8": I8, "u8": I8, "i16": I16, "u16": I16, "u32": I32, "u64": I64, "f16": I16, "bf16": I16},
+    "text": I32,
 }
 """Element types while a kernel computes with them; a narrow float stands for its bits."""
 MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}

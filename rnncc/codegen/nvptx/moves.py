@@ -9,7 +9,6 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import (
-    BAD_INDEX,
     BAD_LENGTH,
     FLOAT,
     I1,
@@ -152,7 +151,7 @@ def check_index(emit: GpuEmit, op: IndexedMove, index: Pointer) -> None:
 
     def check(j: Value) -> None:
         outside = _outside(emit, emit.load_number(emit.at(index, j)), emit.dim(get_dim(op.size)))
-        emit.record_error(outside, BAD_INDEX)
+        emit.record_error(outside, op.error)
 
     emit.for_each(emit.dim(count), check)
 

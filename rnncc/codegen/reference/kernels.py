@@ -16,8 +16,8 @@ from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, IndexedMove, ListRows, Pack, Reverse, Scatter
 
-BAD_LENGTH, BAD_INDEX = 3, 5
-"""Codes of rnncc.h."""
+BAD_LENGTH = 3
+"""A code of rnncc.h."""
 EMPTY = {
     "sum": {"f32": "0.0f", "f64": "0.0", "i32": "0", "i64": "0"},
     "max": {"f32": "-INFINITY", "f64": "-INFINITY", "i32": "INT32_MIN", "i64": "INT64_MIN"},
@@ -307,7 +307,7 @@ def _reverse(op: Reverse, names: Mapping[SSAValue, str]) -> list[str]:
 def _check_index(op: IndexedMove, names: Mapping[SSAValue, str]) -> list[str]:
     count, rows = c.factor(get_dims(op.dims)[1]), c.factor(get_dim(op.size))
     at = f"{names[op.index]}[i1]"
-    check = [f"if ({at} < 0 || {at} >= {rows})", f"    return {BAD_INDEX};"]
+    check = [f"if ({at} < 0 || {at} >= {rows})", f"    return {op.error};"]
     return c.loops([("i1", count)], lambda: check)
 
 

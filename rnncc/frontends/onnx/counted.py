@@ -206,4 +206,4 @@ def one_that_fits(b: Builder, count: SSAValue, fits: SSAValue) -> SSAValue:
     """A count for which something holds: where it does not, the run fails."""
     # the one row there is, or one that is not there
     row = b.select(fits, b.fill(0, (), "i64"), b.fill(1, (), "i64"))
-    return b.gather(b.reshape(count, (1,)), row, 0)
+    return b.gather(b.reshape(count, (1,)), row, 0, counts=True)

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
@@ -38,6 +39,7 @@ from rnncc.ir.ports import fresh
 from rnncc.ir.program import Counts, Program
 from rnncc.ir.rewriting import is_used
 from rnncc.ir.size_proofs import is_natural
+from rnncc.ir.types import dtype_of
 from rnncc.records import record
 from rnncc.scalar import Scalar
 from rnncc.sources import called
@@ -165,6 +167,10 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     program.bounds, program.counts = tuple(model.bounds), counts
+    if any(
+        dtype_of(value) == "text" for value in (*program.net.inputs.values(), *outputs.values())
+    ):
+        program.texts = model.texts.words
     for param in program.params.values():  # of initialisers of which the numbers alone were read
         if not is_used(param.y):
             param.detach()
@@ -247,6 +253,9 @@ def _defaults(scope: Scope, message: Any) -> dict[str, Value]:
 
 def _open(scope: Scope, name: str, dims: Sequence[Dim], dtype: str) -> Value:
     """An input of the net."""
+    if dtype == "text" and scope.model.training:
+        what = "holds text, which is not supported in training"
+        raise Unsupported(Location(scope.model.file, f'input "{name}"'), what)
     model, value = scope.model, scope.b.input(name, dims, dtype)
     model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
     model.inputs[value] = name

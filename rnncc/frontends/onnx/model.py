@@ -14,6 +14,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.functions import FunctionKey, inlined
 from rnncc.frontends.onnx.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.reading import Tensors
+from rnncc.frontends.onnx.texts import Vocabulary
 from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -79,6 +80,7 @@ class ModelContext:
             they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
             the error that this is.
+        texts: those that stand for numbers where the model runs.
         draws: the numbers of uses of random numbers to come: each draws others.
         net: builds the net itself, apart from loops and branches.
         symbols: of the sizes of inputs, and of those that the run decides, in order.
@@ -126,6 +128,7 @@ class ModelContext:
     dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
     weights: dict[Value, Value] = field(default_factory=dict[Any, Any])
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
+    texts: Vocabulary = field(default_factory=Vocabulary)
     draws: Iterator[int] = field(default_factory=lambda: count(1))
     net: Builder | None = None
     nodes: int = 0
@@ -161,6 +164,11 @@ class ModelContext:
     def numbers_of(self, value: Value) -> Array | None:
         """The numbers, where they are known; of what training changes, those of the file."""
         return value.known if value.made is None else self.trained.get(value.made)
+
+    def run_numbers(self, value: Value) -> Array:
+        """The known numbers as the run has them: of texts theirs."""
+        assert value.known is not None, "it is computed"
+        return self.texts.numbers(value.known) if value.dtype == "text" else value.known
 
     def numbers_behind(self, value: Value) -> Array | None:
         """The same, and of what stands for a constant of a graph around."""

@@ -155,7 +155,7 @@ class Node(Attributes):
         """An input as a computed value of one of some types, widened if need be."""
         value = self._tensor(index)
         unfit = value.dtype not in dtypes or (value.dtype in NARROW_FLOATS and self._stays_wide)
-        if unfit and WIDE.get(value.dtype) in dtypes:
+        if unfit and value.dtype != "text" and WIDE.get(value.dtype) in dtypes:
             wide = self.scope.widened(value)
             return self._ordered(wide, index) if value.dtype == "u64" else wide
         if value.dtype not in dtypes:
@@ -176,6 +176,10 @@ class Node(Attributes):
 
     def bits(self, index: int) -> SSAValue:
         """An input of uint64 as the int64 of its bits."""
+        return self.scope.widened(self._tensor(index))
+
+    def text_numbers(self, index: int) -> SSAValue:
+        """An input of texts as their numbers, int32: equal ones for equal texts."""
         return self.scope.widened(self._tensor(index))
 
     def _ordered(self, bits: SSAValue, index: int) -> SSAValue:

@@ -105,6 +105,16 @@ class Crossed(Value):
         return "a tensor whose numbers of rows along two axes the run decides"
 
 
+def crossed(x: Partial, along: Partial) -> Crossed:
+    """Rows that count along another axis too.
+
+    Args:
+        along: made of all rows of x.
+    """
+    assert x.count is not None and along.count is not None and x.axis != along.axis
+    return Crossed.counted(along.whole(), (x.axis, along.axis), (x.count, along.count))
+
+
 def counting(b: Builder, count: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:
     """Bools of a shape: whether an element lies in the first rows along an axis, which count."""
     counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))

@@ -18,10 +18,18 @@ from rnncc.frontends.onnx.counted import (
 )
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
-from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, is_settled, part_of_rows
+from rnncc.frontends.onnx.ops.computed_bounds import (
+    HUGE,
+    Place,
+    backwards,
+    counted_rows,
+    is_counted,
+    is_settled,
+    part_of_rows,
+)
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
-from rnncc.frontends.onnx.partial import Partial, counting, first_rows
+from rnncc.frontends.onnx.partial import Crossed, Partial, counting, crossed, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
 from rnncc.frontends.onnx.partial_shapes import flattened, reshaped
@@ -147,16 +155,48 @@ def _slice(n: Node, inputs: Operands) -> Moved:
     if x is None or [axis for axis, *_ in bounds].count(x.axis) != 1:
         return None
     rows, [(_, start, end, step)] = n.x(), [cut for cut in bounds if cut[0] == x.axis]
+    computed = list[tuple[int, Place, Place, int]]()
     for axis, first, behind, steps in bounds:
-        if axis != x.axis:
-            if not (is_settled(first) and is_settled(behind)):
-                return None
+        if is_settled(first) and is_settled(behind) and axis != x.axis:
             rows = settled_part(n, rows, axis, first, behind, steps)
-    x = Partial.counted(Value.computed(rows), x.axis, x.count)
+        elif axis != x.axis:
+            computed.append((axis, first, behind, steps))
+    if not all(is_counted(n, *cut[1:]) for cut in computed) or len(computed) > 1:
+        return None
+    cut = _cut_rows(n, Partial.counted(Value.computed(rows), x.axis, x.count), start, end, step)
+    if cut is None or not computed:
+        return cut
+    return crossed(cut, counted_rows(n, n.scope.ssa(cut.whole()), *computed[0]))
+
+
+def _cut_rows(n: Node, x: Partial, start: Place, end: Place, step: int) -> Partial | None:
+    """The rows from one bound to another, or all of them from the last one on."""
     if step == 1:
         return part_of_rows(n, x, start, end)
     whole = isinstance(end, Dim) and end.is_static and int(end) <= -HUGE
     return backwards(n, x) if step == start == -1 and whole else None
+
+
+def sliced_along_both(n: Node, x: Crossed) -> Crossed | None:
+    """Rows from one bound to another along both axes, and of other axes what known bounds leave."""
+    bounds, rows = bounds_of(n), n.x()
+    if sorted(axis for axis, *_ in bounds if axis in x.axes) != sorted(x.axes):
+        return None
+    parts = dict[int, Partial]()
+    for axis, start, end, step in bounds:
+        if axis in x.axes:
+            count = x.counts[x.axes.index(axis)]
+            part = _cut_rows(
+                n, Partial.counted(Value.computed(rows), axis, count), start, end, step
+            )
+            if part is None:
+                return None
+            parts[axis], rows = part, n.scope.ssa(part.whole())
+        elif is_settled(start) and is_settled(end):
+            rows = settled_part(n, rows, axis, start, end, step)
+        else:
+            return None
+    return x.holding([Value.computed(rows), *(parts[axis].tensors()[1] for axis in x.axes)])
 
 
 def _gather(n: Node, inputs: Operands) -> Moved:

@@ -16,26 +16,30 @@ from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.linear import letters_of
 from rnncc.frontends.onnx.partial import Crossed, Partial
 from rnncc.frontends.onnx.partial_batches import Operands
+from rnncc.frontends.onnx.partial_moves import sliced_along_both
 from rnncc.frontends.onnx.partial_rules import (
     BY_PLACES,
     ELEMENTWISE,
     RULES,
     build_partial,
     count_in,
+    counted_too,
     reads_together,
     shape_of,
 )
+from rnncc.frontends.onnx.partial_shapes import flattened_both, joined_axes, reshaped
 from rnncc.frontends.onnx.partial_sizes import of_one_size
+from rnncc.frontends.onnx.partial_sums import reduced
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 
+Counted = Partial | Crossed
 SUMMED = "summed"
 """The place of the axis that a product of matrices sums over."""
 _PRODUCTS = ("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul")
+_BOTH = {"Slice": sliced_along_both, "Flatten": flattened_both}
 _STATEFUL = ("LSTM", "GRU", "RNN", "CumSum", "CumProd")
 """Operators whose rule for rows changes the inputs."""
-
-Counted = Partial | Crossed
 
 
 def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
@@ -56,6 +60,14 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     n.inputs = [v and v.whole() for v in inputs]
     if crossed is not None and name == "Shape":
         return [shape_of(n, crossed, dict(zip(crossed.axes, crossed.counts, strict=True)))]
+    if crossed is not None and inputs[0] is crossed:
+        over_both = reduced(n, name, operator, crossed.along())
+        if over_both is not None:
+            return over_both
+    if crossed is not None and name in _BOTH:
+        moved = _BOTH[name](n, crossed)
+        if moved is not None:
+            return [moved]
     if crossed is not None and name == "Reshape":
         return [_reshaped(n, crossed, inputs)]
     return _built(n, name, operator, inputs, views)
@@ -115,28 +127,29 @@ def _built(
         n.inputs = plain
         values = n.results_of(operator)
     for axis, count in counts:
-        values = [_counted_too(n, inputs, value, axis, count) for value in values]
+        values = [counted_too(n, inputs, value, axis, count) for value in values]
     return values
 
 
-def _counted_too(n: Node, inputs: Operands, value: Value, axis: int, count: SSAValue) -> Counted:
-    """A result, of which also along an axis so many rows count."""
-    if isinstance(value, Partial) and value.axis != axis and value.count is not None:
-        return Crossed.counted(value.whole(), (value.axis, axis), (value.count, count))
-    if not value.is_tensor:
-        raise reads_together(n, inputs)
-    return Partial.counted(value, axis, count)
-
-
-def _reshaped(n: Node, x: Crossed, inputs: Operands) -> Crossed:
-    """Other axes change, and those of the rows stay as they are."""
+def _reshaped(n: Node, x: Crossed, inputs: Operands) -> Counted:
+    """Other axes change, and those of the rows stay as they are, or become one."""
     sizes = _sizes(n, x)
     axes = None if sizes is None else [_moved_to(x, axis, sizes) for axis in x.axes]
     if sizes is None or axes is None or None in axes:
-        raise reads_together(n, inputs)
+        joined = joined_axes(n, x)
+        result = None if joined is None else reshaped(_holding(n, joined), [joined, *inputs[1:]])
+        if result is None:
+            raise reads_together(n, inputs)
+        return result
     n.inputs[1] = Value.of(np.array(sizes, object))
     first, second = cast(Sequence[int], axes)
     return Crossed.counted(n.built_as("Reshape"), (first, second), x.counts)
+
+
+def _holding(n: Node, x: Value) -> Node:
+    """The node, with another tensor as its first input."""
+    n.inputs[0] = x.whole()
+    return n
 
 
 def _sizes(n: Node, x: Crossed) -> list[Dim] | None:

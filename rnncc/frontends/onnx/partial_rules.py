@@ -19,7 +19,7 @@ from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import READERS, Partial
+from rnncc.frontends.onnx.partial import READERS, Partial, crossed
 from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
 from rnncc.frontends.onnx.partial_copies import einsum_axis, size_of
 from rnncc.frontends.onnx.partial_moves import build_moved
@@ -59,12 +59,24 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if name in BY_PLACES:
         fill_places(n, inputs)
     values = n.results_of(operator)
-    if any(isinstance(value, Partial) for value in values):  # along two axes
-        raise reads_together(n, inputs)
     each = [axes] * len(values) if isinstance(axes, int) else axes
     pairs = zip(values, each, strict=False)
     count = count_in(n, inputs)
-    return [v if axis < 0 else Partial.counted(v, axis, count) for v, axis in pairs]
+    return [v if axis < 0 else counted_too(n, inputs, v, axis, count) for v, axis in pairs]
+
+
+def counted_too(n: Node, inputs: Operands, value: Value, axis: int, count: SSAValue) -> Value:
+    """A result, of which along an axis so many rows count, and maybe others along another one.
+
+    Raises:
+        Unsupported: along a third one.
+    """
+    rows = Partial.counted(value.whole(), axis, count)
+    if isinstance(value, Partial) and value.axis != axis:
+        return crossed(value, rows)
+    if not value.is_tensor:
+        raise reads_together(n, inputs)
+    return rows
 
 
 def _as_stored(n: Node, moved: Value) -> Value:

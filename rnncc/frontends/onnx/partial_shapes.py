@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import counted_shape, same_count
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.shape import flat_sizes
-from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial import Crossed, Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
@@ -46,6 +46,18 @@ def flattened(n: Node, inputs: Operands) -> Partial | None:
     sizes[x.axis >= first] = Dim.of(-1)
     n.inputs = [n.inputs[0], None]
     return _of_sizes(n, x, sizes)
+
+
+def flattened_both(n: Node, x: Crossed) -> Partial | None:
+    """Two axes, one of which holds the rows along both of x's."""
+    first, sizes = flat_sizes(n, x.dims)
+    sides = {axis >= first for axis in x.axes}
+    joined = joined_axes(n, x) if len(sides) == 1 else None
+    if joined is None:
+        return None
+    sizes[sides.pop()] = Dim.of(-1)
+    n.inputs = [joined.whole(), None]
+    return _of_sizes(n, joined, sizes)
 
 
 def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
@@ -155,6 +167,29 @@ def _merged(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
     count = b.mul(each, b.size(groups, "i64"))
     n.scope.model.counts[count] = rows
     return Partial.counted(Value.computed(_rows_at(n, tensor, places, axis)), axis, count)
+
+
+def joined_axes(n: Node, x: Crossed) -> Partial | None:
+    """The rows along two axes beside each other as such along one: those that count, one behind the
+    other."""
+    (first, count), (second, width) = sorted(zip(x.axes, x.counts, strict=True), key=lambda p: p[0])
+    if second != first + 1:
+        return None
+    b, (outer, inner) = n.b, x.dims[first : second + 1]
+    room = outer * inner
+    at = b.iota((room,), 0, "i64")
+    size, whole = (
+        b.broadcast(number, (room,), [])
+        for number in (b.maximum(width, n.full(1, width)), b.size(inner, "i64"))
+    )
+    row = b.div(at, size)
+    places = b.add(b.mul(row, whole), b.sub(at, b.mul(row, size)))
+    dims = (*x.dims[:first], room, *x.dims[second + 1 :])
+    tensor = _rows_at(n, b.reshape(n.scope.ssa(x.whole()), dims), places, first)
+    joined = Partial.counted(Value.computed(tensor), first, b.mul(count, width))
+    assert joined.count is not None
+    n.scope.model.counts[joined.count] = room
+    return joined
 
 
 def _in_groups(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:

@@ -12,8 +12,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import one_that_fits
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import are_same
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import smaller
 from rnncc.ir.types import dims_of
@@ -23,7 +25,8 @@ Operands = Sequence[Value | None]
 
 def of_one_size(n: Node, inputs: Operands) -> list[Value | None]:
     """The inputs, such rows of them with the size of a tensor that they are combined with, which
-    is how many must count: if others do, the run fails; among themselves with the least bound.
+    is how many must count, or one: if others do, the run fails; among themselves with the least
+    bound, and of equal bounds as many as of each that has not one.
     """
     places = {value.axis - value.rank for value in inputs if isinstance(value, Partial)}
     return [*reduce(partial(_of_one_size, n), sorted(places), inputs)]
@@ -38,14 +41,16 @@ def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     if whole:
         return [_settled(n, v, whole[0]) if v in rows else v for v in inputs]
     least = reduce(smaller, bounds)
-    return [_shortened(n, v, least) if v in rows and v.dims[place] != least else v for v in inputs]
+    if len(set(bounds)) == 1:
+        return _spread(n, inputs, [v for v in rows if isinstance(v, Partial)])
+    return [shortened(n, v, least) if v in rows and v.dims[place] != least else v for v in inputs]
 
 
 def _lies_along(value: Value, place: int) -> bool:
     return isinstance(value, Partial) and value.axis - value.rank == place
 
 
-def _shortened(n: Node, value: Value | None, size: Dim) -> Value:
+def shortened(n: Node, value: Value | None, size: Dim) -> Partial:
     """The first rows, at least as many as count."""
     assert isinstance(value, Partial) and value.made is not None
     return _of_rows(value, n.b.slice(value.made, value.axis, 0, size))
@@ -54,11 +59,43 @@ def _shortened(n: Node, value: Value | None, size: Dim) -> Value:
 def _settled(n: Node, value: Value | None, size: Dim) -> Value:
     """All of so many rows, which must count: else the run fails."""
     assert isinstance(value, Partial) and value.made is not None and value.count is not None
-    b, zero = n.b, n.full(0, value.count)
-    zero = one_that_fits(b, zero, b.compare("eq", value.count, b.size(size, "i64")))
+    b, length = n.b, n.b.size(size, "i64")
+    return _of_rows(value, _rows_of(n, value, size, _fitting(b, value.count, length))).whole()
+
+
+def _spread(n: Node, inputs: Operands, rows: Sequence[Partial]) -> Operands:
+    """Rows of equal bounds, of each that has but one as many as of the others."""
+    b, counts = n.b, [value.count for value in rows if value.count is not None]
+    if all(are_same(counts[0], count) for count in counts[1:]):
+        return inputs
+    one = n.full(1, counts[0])
+    most = reduce(lambda x, y: b.select(b.compare("eq", x, one), y, x), counts)
+
+    def spread(value: Value | None) -> Value | None:
+        if not isinstance(value, Partial) or value not in rows or value.count is None:
+            return value
+        size = value.dims[value.axis]
+        gathered = _rows_of(n, value, size, _fitting(b, value.count, most))
+        return replace(_of_rows(value, gathered), count=most)
+
+    return [spread(value) for value in inputs]
+
+
+def _fitting(b: Builder, count: SSAValue, most: SSAValue) -> SSAValue:
+    """By how many rows one goes on from an element to the next: by none, if there is one row for
+    many; if others count than so many, the run fails."""
+    one = b.fill(1, (), "i64")
+    alone = b.compare("eq", count, one)
+    step = b.select(b.compare("eq", count, most), one, b.fill(0, (), "i64"))
+    return one_that_fits(b, step, b.logical("or", alone, b.compare("eq", count, most)))
+
+
+def _rows_of(n: Node, value: Partial, size: Dim, step: SSAValue) -> SSAValue:
+    """So many rows, from the first one on."""
+    b = n.b
     last = b.broadcast(b.size(value.dims[value.axis] - 1, "i64"), (size,), [])
-    places = b.add(b.iota((size,), 0, "i64"), b.broadcast(zero, (size,), []))
-    return _of_rows(value, b.gather(value.made, b.minimum(places, last), value.axis)).whole()
+    places = b.mul(b.iota((size,), 0, "i64"), b.broadcast(step, (size,), []))
+    return b.gather(n.scope.ssa(value.whole()), b.minimum(places, last), value.axis)
 
 
 def _of_rows(value: Partial, rows: SSAValue) -> Partial:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rnncc.frontends.onnx.counted import counted_shape, one_that_fits, same_coun
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
+from rnncc.frontends.onnx.partial_sizes import shortened
 from rnncc.frontends.onnx.values import Value, are_held, sizes_value
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
@@ -49,16 +51,25 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
         return [_channels_normed(n, x)]
     if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in _STORED_FLOATS:
         return [_globally_pooled(n, operator, x)]
-    kind = name.removeprefix("Reduce")
-    if kind == name or x.axis not in (axes := reduced_axes(n)):
+    return reduced(n, name, operator, [x])
+
+
+def reduced(
+    n: Node, name: str, operator: OnnxOperator, along: Sequence[Partial]
+) -> list[Any] | None:
+    """A reduction of a tensor over its rows that count, along one axis or two; None of any other
+    operator."""
+    kind, x = name.removeprefix("Reduce"), along[0]
+    if kind == name or not {rows.axis for rows in along} <= {*(axes := reduced_axes(n))}:
         return None
     other = neutral(kind, x.dtype)
-    if other is None:
+    if other is None or (kind == "Mean" and x.dtype not in _STORED_FLOATS):
         return None
-    n.inputs[0] = with_others(n, x, other)
-    if kind != "Mean":
-        return [operator.build(n)]
-    return [_mean(n, x, axes)] if x.dtype in _STORED_FLOATS else None
+    n.inputs[0] = x.whole()
+    for rows in along:
+        counted = Partial.counted(n.value(0), rows.axis, rows.count)
+        n.inputs[0] = with_others(n, counted, other)
+    return [_mean(n, along, axes) if kind == "Mean" else operator.build(n)]
 
 
 def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -69,8 +80,10 @@ def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
     if x.axis != x.rank - 1 or y.axis != y.rank - 2 or x.count is None or y.count is None:
         return None
     count = same_count(n.b, x.count, y.count)
+    least = smaller(x.dims[x.axis], y.dims[y.axis])
     for at, v in enumerate((x, y)):
-        n.inputs[at] = with_others(n, Partial.counted(v.whole(), v.axis, count), 0)
+        rows = shortened(n, v, least) if v.dims[v.axis] != least else v
+        n.inputs[at] = with_others(n, Partial.counted(rows.whole(), v.axis, count), 0)
     return n.built_as("MatMul")
 
 
@@ -172,12 +185,14 @@ def neutral(kind: str, dtype: str) -> float | None:
     return empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else None
 
 
-def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
+def _mean(n: Node, along: Sequence[Partial], axes: Sequence[int]) -> SSAValue:
     """The sum over how many elements there are."""
     b, y = n.b, n.scope.model.operators["ReduceSum"].build(n)
-    assert isinstance(y, SSAValue) and x.count is not None
-    others = product(x.dims[axis] for axis in axes if axis != x.axis)
-    return b.div(y, b.cast(b.mul(x.count, b.size(others, "i64")), dtype_of(y)))
+    assert isinstance(y, SSAValue)
+    counts = [rows.count for rows in along if rows.count is not None]
+    counted, dims = {rows.axis for rows in along}, along[0].dims
+    others = product(dims[axis] for axis in axes if axis not in counted)
+    return b.div(y, b.cast(reduce(b.mul, counts, b.size(others, "i64")), dtype_of(y)))
 
 
 def _quantised(n: Node, operator: OnnxOperator, x: Partial) -> list[Any]:

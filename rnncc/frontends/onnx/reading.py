@@ -17,6 +17,7 @@ import numpy as np
 from rnncc.errors import CompileError, Location
 from rnncc.formats import kind_of, starts_as_onnx
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.texts import texts_of
 from rnncc.records import record
 from rnncc.sources import (
     HINT,
@@ -234,8 +235,6 @@ class Tensors:
         kinds = onnx.TensorProto.DataType
         if tensor.data_type not in kinds.values() or tensor.data_type == kinds.UNDEFINED:
             raise CompileError(location, f"{shown} has the unknown type {tensor.data_type}")
-        if tensor.data_type == kinds.STRING:
-            raise CompileError(location, f"{shown} holds texts, which are not supported")
         dims = list(tensor.dims)
         if min(dims, default=0) < 0:
             raise CompileError(location, f"{shown} has the shape {dims}")
@@ -249,6 +248,8 @@ class Tensors:
             what = f"{shown} has its data twice, in {' and '.join(filled)}"
             raise CompileError(location, what, "ONNX allows one field")
         try:
+            if tensor.data_type == kinds.STRING:
+                return texts_of([bytes(text).decode() for text in tensor.string_data], dims)
             return self._helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError) as error:
             raise CompileError(location, f"{shown} is damaged: {error}") from error
@@ -291,6 +292,8 @@ class Tensors:
         bits = int(packed[1]) if packed else 8 * dtype.itemsize
         if bits == 6:
             raise CompileError(location, f"{shown} has numbers of 6 bits, which are not supported")
+        if dtype.kind == "O":
+            raise CompileError(location, f"{shown} has texts in another file")
         size = -(-prod(tensor.dims) * bits // 8)
         offset, length = (_number(entries.get(k, d)) for k, d in (("offset", 0), ("length", size)))
         if offset is None or length != size:

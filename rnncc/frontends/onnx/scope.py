@@ -28,6 +28,7 @@ from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
 from rnncc.frontends.onnx.reading import MAX_NODES, opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
+from rnncc.frontends.onnx.texts import may_fold
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
     MAX_RANK,
@@ -125,8 +126,7 @@ class Scope:
         return self._made[value]
 
     def _literal(self, value: Value) -> SSAValue:
-        array = value.known
-        assert array is not None
+        array = self.model.run_numbers(value)
         if array.dtype == object:
             if array.size > MAX_FOLDED_SIZES:
                 raise Unsupported(self.b.loc, f"computes with {array.size} sizes at run time")
@@ -164,8 +164,8 @@ class Scope:
         if value.symbolic:
             return self.b.cast(self.ssa(value), wide)
         if value not in known:
-            assert value.known is not None
-            known[value] = Value.of(value.known.astype(NUMPY[wide]), value.name)
+            numbers = self.model.run_numbers(value)
+            known[value] = Value.of(numbers.astype(NUMPY[wide]), value.name)
         return self.ssa(cast(Value, known[value]))
 
     # Graphs
@@ -307,7 +307,7 @@ class Scope:
         arrays = [np.zeros(0) if a is None else a for a in known]
         most = MAX_FOLDED_SIZES if any(a.dtype == object for a in arrays) else MAX_FOLDED
         large = sum(a.size for a in arrays) > most or elements_together(arrays) > most
-        if large or not self.model.may_fold():
+        if large or not (self.model.may_fold() and may_fold(node.op.op_type, arrays)):
             return None
         try:
             outputs: Any = operator.fold(node, arrays)

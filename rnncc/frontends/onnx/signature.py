@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 TEXT = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
-    **{"u64": "uint64", "f16": "float16", "bf16": "bfloat16"},
+    **{"u64": "uint64", "f16": "float16", "bf16": "bfloat16", "text": "text"},
 }
 STANDARD = {
-    **{**TEXT, "f32": "float", "f64": "double"},
+    **{**TEXT, "f32": "float", "f64": "double", "text": "string"},
     **{"float4_e2m1fn": "float4e2m1", "float8_e8m0fnu": "float8e8m0"},
 }
 """Element types whose names in schemas differ by more than an underscore."""
@@ -228,6 +228,8 @@ def _check_type(
     shown = f'input "{n.op.input[index]}"'
     value = value.whole()
     if not formal.types:
+        if value.is_tensor and value.dtype == "text":
+            raise n.unsupported(f"{shown} is text")
         return
     if not value.is_tensor:
         if not any(t.startswith(("seq(", "optional(")) for t in formal.types):

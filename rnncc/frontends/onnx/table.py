@@ -11,6 +11,7 @@ from rnncc.frontends.onnx.ops import (
     conv,
     dequantised,
     elementwise,
+    encoders,
     fourier,
     indexing,
     integer_products,
@@ -70,6 +71,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     },
     "Written by ONNX Runtime's optimisers": {**contributed.OPERATORS, **blocked.OPERATORS},
     "Scalers, encoders, linear models, trees (ai.onnx.ml)": {
+        **encoders.OPERATORS,
         **learners.OPERATORS,
         **machines.OPERATORS,
         **trees.OPERATORS,

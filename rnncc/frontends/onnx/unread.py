@@ -21,7 +21,7 @@ BY_DEFINITION: tuple[str, ...] = (
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
-        "texts are not read",
+        "compiled code does not see the characters of texts",
     ),
     **dict.fromkeys(
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),

@@ -10,15 +10,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import NAMES, NUMPY, dims_of, dtype_of
 from rnncc.records import record
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
-
-NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
-"""Our element types by NumPy's."""
-
 
 MAX_RANK = 64
 """The most axes of a tensor, which is NumPy's limit too."""
@@ -52,7 +48,9 @@ def is_uniform(numbers: Array) -> bool:
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """Our name of an element type, else NumPy's."""
+    """Our name of an element type, else NumPy's; texts that are known are NumPy's."""
+    if dtype.kind == "U":
+        return "text"
     return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)
 
 

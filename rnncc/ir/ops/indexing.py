@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntAttr, StringAttr
+from xdsl.dialects.builtin import BoolAttr, IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Gather(RnnOp):
     """y[a..., j..., c...] = x[a..., index[j...], c...]; an index outside of x is an error
 
-    `axis` is the axis of x that the axes of `index` take the place of.
+    `axis` is the axis of x that the axes of `index` take the place of. With `counts` the index
+    tells whether a number of rows is as it must be, and one outside is an error of its own.
     """
 
     name = "rnn.gather"
@@ -34,6 +35,7 @@ class Gather(RnnOp):
     x = operand_def()
     index = operand_def()
     axis = prop_def(IntAttr)
+    counts = prop_def(BoolAttr)
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:

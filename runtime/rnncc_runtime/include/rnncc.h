@@ -13,7 +13,8 @@ enum rnncc_error {
     RNNCC_BAD_LENGTH = 3,   /* a sequence length beyond T where the net cannot allow it */
     RNNCC_PAST_LIMIT = 4,   /* a loop takes more iterations than the limit it was compiled with */
     RNNCC_BAD_INDEX = 5,    /* an index is outside of the table that it chooses from */
-    RNNCC_BAD_TAPE = 6      /* no tape of the same library's forward at these sizes, or a used one */
+    RNNCC_BAD_TAPE = 6,     /* no tape of the same library's forward at these sizes, or a used one */
+    RNNCC_BAD_COUNT = 14    /* a number of rows that the values decide is wrong */
 };
 
 /* One line for a code; never NULL. */
@@ -27,6 +28,8 @@ static inline const char *rnncc_error_string(int code) {
     case RNNCC_BAD_INDEX: return "an index is outside of its table";
     case RNNCC_BAD_TAPE:
         return "the tape is not one that forward left for these sizes, or was used up";
+    case RNNCC_BAD_COUNT:
+        return "a number of rows, which the values decide, is not that of another tensor, or beyond its limit";
     default: return "unknown error code";
     }
 }

@@ -106,8 +106,8 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "refused operator": (
         one("StringNormalizer"),
-        "node 'y' (StringNormalizer): operator StringNormalizer is not supported: texts are not "
-        "read (rnncc ops --onnx lists those that are)",
+        "node 'y' (StringNormalizer): operator StringNormalizer is not supported: compiled code "
+        "does not see the characters of texts (rnncc ops --onnx lists those that are)",
     ),
     "missing value": (
         one("Add", "x nothing"),
@@ -223,12 +223,12 @@ CASES: dict[str, tuple[Any, str]] = {
     "complex numbers": (
         changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 14)),
         'input "x": holds complex64; supported: float32, float64, int32, int64, bool, int8, uint8, '
-        "int16, uint16, uint32, uint64, float16, bfloat16",
+        "int16, uint16, uint32, uint64, float16, bfloat16, text",
     ),
     "texts": (
         changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8)),
-        'input "x": holds text; supported: float32, float64, int32, int64, bool, int8, uint8, '
-        "int16, uint16, uint32, uint64, float16, bfloat16",
+        "node 'y' (Relu): input \"x\" is text (allowed: bfloat16, double, float, float16, int16, "
+        "int32, int64, int8)",
     ),
     "sequence": (
         changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.SetInParent()),

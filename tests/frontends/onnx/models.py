@@ -34,6 +34,7 @@ KINDS = {
     "u64": TensorProto.UINT64,
     "f16": TensorProto.FLOAT16,
     "bf16": TensorProto.BFLOAT16,
+    "text": TensorProto.STRING,
 }
 EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", examples(20)))
 random_models = settings(

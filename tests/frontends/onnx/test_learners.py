@@ -162,8 +162,8 @@ X = {"x": ROWS.astype(np.float32)}
         (("Scaler", {"x": X["x"][None]}, "y:f32", {}), "of shape 1 x 4 x 3, expected one or two"),
         (("OneHotEncoder", X, "y:f32", {"cats_int64s": [1, 1]}), "has a category twice"),
         (("OneHotEncoder", X, "y:f32", {"cats_int64s": [1], "zeros": 0}), "refuses elements of no"),
-        (("OneHotEncoder", X, "y:f32", {"cats_strings": ["a"]}), "no integer categories"),
-        (("LabelEncoder", X, "y:f32", {"keys_floats": [1.0]}), "has no values that are numbers"),
+        (("OneHotEncoder", X, "y:f32", {"cats_strings": ["a"]}), "no categories that are integers"),
+        (("LabelEncoder", X, "y:f32", {"keys_floats": [1.0]}), "has no values"),
         (
             ("LabelEncoder", X, "y:i64", {"keys_floats": [1.0], "values_int64s": [1, 2]}),
             r"has keys \(1,\) for values \(2,\)",
@@ -191,8 +191,13 @@ X = {"x": ROWS.astype(np.float32)}
             "1 labels for 3 scores",
         ),
         (
-            ("LinearClassifier", X, "l:i64 y:f32", {**weights(1), "classlabels_strings": ["a"]}),
-            "no integer labels",
+            (
+                "LinearClassifier",
+                X,
+                "l:i64 y:f32",
+                {**weights(1), "classlabels_strings": ["a"] * 3},
+            ),
+            "3 labels for 1 scores",
         ),
         (
             ("FeatureVectorizer", {**X, "z": X["x"]}, "y:f32", {"inputdimensions": [2, 3]}),

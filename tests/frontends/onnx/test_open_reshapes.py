@@ -135,3 +135,20 @@ def test_squeeze_of_a_named_axis_that_may_be_longer() -> None:
     assert made.run({"x": np.ones((1, 2), np.float32)})["y"].shape == (2,)
     with pytest.raises(ModelError):
         made.run({"x": np.ones((2, 2), np.float32)})
+
+
+@pytest.mark.peers
+def test_beams_of_a_batch_of_another_name() -> None:
+    """`h.reshape(3 * len(x), -1)`, where h has as many rows as x has."""
+    nodes = [
+        *(node("Shape", "x", "n", end=1), node("Mul", "n three", "rows")),
+        *(node("Concat", "rows rest", "to", axis=0), node("Reshape", "h to", "f")),
+        node("MatMul", "f w", "y"),
+    ]
+    inputs = [info("x", ["N", 2]), info("h", ["M", 3, 4])]
+    constants = {"three": np.array([3]), "rest": np.array([-1]), "w": np.ones((4, 2), np.float32)}
+    made = model(nodes, inputs, [info("y", None)], constants)
+    x, h = np.zeros((2, 2), np.float32), np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    assert_close(interpreted(made, {"x": x, "h": h}), by_onnxruntime(made, {"x": x, "h": h}))
+    with pytest.raises(ModelError):
+        rnncc.compile(made).run({"x": x, "h": h[:1]})

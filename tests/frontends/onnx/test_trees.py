@@ -179,7 +179,7 @@ def test_too_few_labels(labels: list[int]) -> None:
     attributes = classifier([5, -7], 1, negative=True)
     del attributes["classlabels_int64s"]
     attributes |= {"classlabels_int64s": labels} if labels else {"classlabels_strings": ["a"]}
-    with pytest.raises(CompileError, match=f"has {len(labels)} integer labels"):
+    with pytest.raises(CompileError, match="has 1 labels"):
         imported(of_one("TreeEnsembleClassifier", data("f32"), attributes))
 
 

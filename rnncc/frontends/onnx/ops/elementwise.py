@@ -169,6 +169,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
     if dtype not in STORED:
         raise n.unsupported(f"casts to {TEXT.get(dtype, dtype)}, which is not supported")
     value = n.value(0)
+    if "text" in (dtype, value.dtype) and dtype != value.dtype:
+        raise n.unsupported("makes numbers of texts, or texts of numbers")
     if value.numbers is not None:
         return Value.of(_numbers_as(value.numbers, dtype, KINDS[dtype]))
     if value.known is not None and dtype in SIZES:

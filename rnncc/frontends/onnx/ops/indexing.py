@@ -296,7 +296,7 @@ def _reduction(n: Node) -> str:
     name = n.text("reduction", "none") if n.opset >= 16 else "none"
     if name not in FOLDED:
         raise n.unsupported(f"has the reduction {name[:40]!r}")
-    if name != "none" and n.value(0).dtype in ("i1", "u64"):
+    if name != "none" and n.value(0).dtype in ("i1", "u64", "text"):
         raise n.unsupported(f"folds {TEXT[n.value(0).dtype]} by {name!r}")
     return FOLDED[name]
 

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, Node, OnnxOperator
+from rnncc.frontends.onnx.texts import texts_of
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -18,9 +19,6 @@ from rnncc.nn.indexing import extremum_place
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import softmax
 from rnncc.nn.reduction import reduce_keepdims
-
-MAX_SPAN = 1 << 20
-"""Between the least and the largest of integer keys that are looked up in a table."""
 
 
 def _scaler(n: Node) -> SSAValue:
@@ -122,7 +120,7 @@ def _feature_vectorizer(n: Node) -> SSAValue:
 
 def _feature_extractor(n: Node) -> SSAValue:
     """Elements along the last axis, by number."""
-    b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
+    b, x, dims = n.b, n.x(0, (*NUMBERS, "text")), n.dims()
     if not dims:
         raise n.error("has data without axes")
     places = b.reshape(n.x(1, INTEGERS), (product(n.dims(1)),))
@@ -130,85 +128,11 @@ def _feature_extractor(n: Node) -> SSAValue:
     return b.reshape(features, (1, *dims_of(features))) if len(dims) == 1 else features
 
 
-def _one_hot_encoder(n: Node) -> SSAValue:
-    """1 at the number of an element's category along an axis put in last, else 0; floats are
-    rounded towards zero.
-
-    Refused: texts; a category twice; an error for elements of no category, `zeros` 0.
-    """
-    b, x = n.b, n.b.cast(n.x(0, NUMBERS), "i64")
-    categories = np.array(n.integers("cats_int64s"), np.int64)
-    if not categories.size:
-        raise n.unsupported("has no integer categories")
-    _check_once(n, categories, "category")
-    if not n.flag("zeros", 1):
-        raise n.unsupported("refuses elements of no category")
-    wide = b.broadcast(x, (*dims_of(x), categories.size), range(len(dims_of(x))))
-    here = b.compare("eq", wide, n.literal(categories))
-    return b.select(here, n.full(1.0, "f32"), n.full(0.0, "f32"))
-
-
-def _check_once(n: Node, keys: Array, what: str) -> None:
-    if len(np.unique(keys)) < keys.size:
-        raise n.unsupported(f"has a {what} twice", "which of them counts, readers do not agree on")
-
-
-def _label_encoder(n: Node) -> SSAValue:
-    """The value of an element's key, or a default.
-
-    Refused: texts; a key twice; values of int16.
-    """
-    b, x = n.b, n.x(0, NUMBERS)
-    keys, values = _numbers(n, "keys"), _numbers(n, "values")
-    if keys.shape != values.shape or keys.ndim != 1 or not keys.size:
-        raise n.error(f"has keys {keys.shape} for values {values.shape}")
-    _check_once(n, keys, "key")
-    table = np.append(values, _default(n, values.dtype)).astype(values.dtype)
-    if keys.dtype.kind == "i" and int(keys.max()) - int(keys.min()) < MAX_SPAN:
-        return _by_span(n, x, keys, table)
-    key = b.cast(n.literal(keys), dtype_of(x))
-    wide = b.broadcast(x, (*dims_of(x), keys.size), range(len(dims_of(x))))
-    here = b.compare("eq", wide, key)
-    if keys.dtype.kind == "f" and np.isnan(keys).any():
-        nans = b.compare("ne", wide, wide), b.compare("ne", key, key)
-        here = b.logical("or", here, b.logical("and", *nans))
-    number = b.iota(dims_of(wide), len(dims_of(x)), "i32")
-    place = b.select(here, number, b.fill(keys.size, (), "i32"))
-    return b.gather(n.literal(table), b.reduce("min", place, [len(dims_of(x))]), 0)
-
-
-def _by_span(n: Node, x: SSAValue, keys: Array, table: Array) -> SSAValue:
-    """Values looked up by the distance to the least of integer keys."""
-    b, least, most = n.b, int(keys.min()), int(keys.max())
-    spread = np.full(most - least + 2, table[-1])
-    spread[keys.astype(np.int64) - least] = table[:-1]
-    x = b.cast(x, "i64")
-    bounds = [n.literal(np.array(bound, np.int64)) for bound in (least, most)]
-    inside = b.logical("and", b.compare("ge", x, bounds[0]), b.compare("le", x, bounds[1]))
-    outside = b.fill(len(spread) - 1, (), "i64")
-    return b.gather(n.literal(spread), b.select(inside, b.sub(x, bounds[0]), outside), 0)
-
-
-def _numbers(n: Node, what: str) -> Array:
-    """Keys or values, as the one attribute has them that is there."""
-    if n.given(f"{what}_tensor"):
-        tensor = n.tensor(f"{what}_tensor")
-        if tensor.dtype.name not in ("float32", "float64", "int32", "int64"):
-            raise n.unsupported(f"has {what} of {tensor.dtype}")
-        return tensor
-    if n.given(f"{what}_int64s"):
-        return np.array(n.integers(f"{what}_int64s"), np.int64)
-    if n.given(f"{what}_floats"):
-        return np.array(n.reals(f"{what}_floats"), np.float32)
-    raise n.unsupported(f"has no {what} that are numbers")
-
-
-def _default(n: Node, dtype: np.dtype[np.generic]) -> Array:
-    """What stands for elements without a key."""
-    if n.given("default_tensor"):
-        return n.tensor("default_tensor").reshape(-1)[:1]
-    value = n.integer("default_int64") if dtype.kind == "i" else n.real("default_float")
-    return np.array([value])
+def labels_of(n: Node, integers: str) -> Array:
+    """The names of classes, texts or integers."""
+    if n.given("classlabels_strings"):
+        return texts_of(n.texts("classlabels_strings"))
+    return np.array(n.integers(integers), np.int64)
 
 
 def _scores(n: Node, targets: int | None) -> SSAValue:
@@ -254,12 +178,12 @@ def _linear_classifier(n: Node) -> Sequence[SSAValue]:
     """The label of the largest score, and all scores, which are those of LinearRegressor; of two
     labels with one score s, the second where s > 0, and 1 - s and s.
 
-    Refused: texts; other than one or two axes; PROBIT and SOFTMAX_ZERO; a softmax of one score.
+    Refused: other than one or two axes; PROBIT and SOFTMAX_ZERO; a softmax of one score.
     """
     b, scores = n.b, _scores(n, None)
-    labels = np.array(n.integers("classlabels_ints"), np.int64)
+    labels = labels_of(n, "classlabels_ints")
     if not labels.size:
-        raise n.unsupported("has no integer labels")
+        raise n.error("has no labels")
     rows, count = dims_of(scores)
     if count == 1 and labels.size == 2:
         if n.text("post_transform") == "SOFTMAX":
@@ -283,8 +207,6 @@ OPERATORS: dict[str, OnnxOperator] = {
         "Imputer": _imputer,
         "FeatureVectorizer": _feature_vectorizer,
         "ArrayFeatureExtractor": _feature_extractor,
-        "OneHotEncoder": _one_hot_encoder,
-        "LabelEncoder": _label_encoder,
         "LinearRegressor": _linear_regressor,
         "LinearClassifier": _linear_classifier,
     }.items()

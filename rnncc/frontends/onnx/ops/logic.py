@@ -18,10 +18,14 @@ from rnncc.ir.types import dtype_of
 
 def _compare(kind: str, sign: str) -> Any:
     def build(n: Node) -> SSAValue | Value:
+        if n.value(0).dtype == "text":
+            return n.b.compare(kind, n.text_numbers(0), n.text_numbers(1))
         known = compared(n, kind)
         return known or n.b.compare(kind, n.x(0, COMPUTED), n.x(1, COMPUTED))
 
-    build.__doc__ = f"A {sign} B.\n\nRefused: elements other than floats, int32, int64, bool."
+    build.__doc__ = (
+        f"A {sign} B.\n\nRefused: elements other than floats, int32, int64, bool, texts."
+    )
     return build
 
 

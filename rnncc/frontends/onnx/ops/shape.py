@@ -85,7 +85,7 @@ def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) 
     Not in a branch that may not be taken: calls would be refused for what they do not do.
     """
     differ = _axes_that_differ(old, requested)
-    elements, number = _of_learnt_sizes(n, product(old), differ), gcd(*(f for _, f in rest.terms))
+    elements, number = _of_learnt_sizes(n, product(old), differ), _multiple(rest)
     sides = _side_of_maximum(elements, rest)
     sizes = rest.divide(number)
     parts = None if sizes is None else elements.divide(sizes)
@@ -121,13 +121,23 @@ def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
 
 def _axes_that_differ(old: Sequence[Dim], requested: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
     """Sizes that are to be kept, by formulas of others: axis by axis where shapes have as many,
-    else those in front, such as a batch and its steps, if all behind them are known."""
+    else those in front, such as a batch and its steps, if all behind them are known: with as many
+    of these as make both the same multiple, such as three beams of each of a batch."""
     if len(old) != len(requested):
         fronts = [list(takewhile(_is_open, shape)) for shape in (requested, old)]
         behind = (*requested[len(fronts[0]) :], *old[len(fronts[1]) :])
-        whole = all(fronts) and not any(map(_is_open, behind))
-        return [(product(fronts[0]), product(fronts[1]))] if whole else []
+        if not all(fronts) or any(map(_is_open, behind)):
+            return []
+        front, first = product(fronts[0]), product(fronts[1])
+        fronts_of_old = (product(old[:axis]) for axis in range(len(fronts[1]), len(old) + 1))
+        alike = (one for one in fronts_of_old if _multiple(one) == _multiple(front))
+        return [(front, next(alike, first))]
     return [(a, b) for a, b in zip(old, requested, strict=True) if b not in (-1, a)]
+
+
+def _multiple(size: Dim) -> int:
+    """The largest number that a formula is a multiple of, by its form."""
+    return gcd(*(factor for _, factor in size.terms))
 
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:

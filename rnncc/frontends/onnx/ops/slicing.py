@@ -29,6 +29,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     sign_of,
     span_of,
 )
+from rnncc.frontends.onnx.partial import crossed
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
@@ -36,6 +37,8 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import strided
 from rnncc.nn.indexing import from_front
 
+MOST_COUNTED = 2
+"""Axes that a tensor's rows may be counted along."""
 SMALLER_LAST = 18
 """The opset from which the last part of an axis may be smaller than the others."""
 
@@ -134,10 +137,10 @@ def _slice(n: Node) -> SSAValue | Value:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time, unless they lie a known number of elements apart,
-    or a step beyond the axis leaves one, or one axis is cut so forwards, in inference, where the
-    run decides how many rows there are; an end of INT_MAX behind a negative step.
+    or a step beyond the axis leaves one, or up to two axes are cut so forwards, in inference, where
+    the run decides how many rows there are; an end of INT_MAX behind a negative step.
     """
-    x, dims, counted = n.x(), n.dims(), None
+    x, dims, counted = n.x(), n.dims(), list[tuple[int, Place, Place, int]]()
     for axis, start, end, step in bounds_of(n):
         size = dims[axis]
         if (decided := _decided_end(n, size, start, end, step)) is not None:
@@ -152,16 +155,20 @@ def _slice(n: Node) -> SSAValue | Value:
         elif (
             (span := span_of(n, start, end)) is not None
             and step == 1
-            and (counted is not None or not may_end(n, size, span))
+            and (len(counted) == MOST_COUNTED or not may_end(n, size, span))
         ):
             x = n.b.gather(x, rows_from(n, size, start, span), axis)
-        elif counted is None and (
+        elif len(counted) < MOST_COUNTED and (
             is_counted(n, start, end, step) or ends_early(n, size, start, end, step)
         ):
-            counted = axis, start, end, step
+            counted.append((axis, start, end, step))
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
-    return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
+    if not counted:
+        return known_part(n, x)
+    first, *others = counted
+    rows = counted_rows(n, x, *first)
+    return crossed(rows, counted_rows(n, n.scope.ssa(rows.whole()), *others[0])) if others else rows
 
 
 def settled_part(n: Node, x: SSAValue, axis: int, start: Dim, end: Dim, step: int) -> SSAValue:

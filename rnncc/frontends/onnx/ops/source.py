@@ -11,6 +11,7 @@ from rnncc.frontends.onnx.counted import counted_shape
 from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.texts import texts_of
 from rnncc.frontends.onnx.values import Value, name_of
 
 SMALL = 1 << 20
@@ -18,10 +19,7 @@ SMALL = 1 << 20
 
 
 def _constant(n: Node) -> Value:
-    """The numbers of an attribute.
-
-    Refused: texts.
-    """
+    """The numbers or texts of an attribute."""
     for name, kind in (("value_int", np.int64), ("value_float", np.float32)):
         if n.given(name):
             number = n.integer(name) if kind is np.int64 else n.real(name)
@@ -32,8 +30,10 @@ def _constant(n: Node) -> Value:
         return Value.of(np.array(n.reals("value_floats"), np.float32))
     if n.given("sparse_value"):
         return Value.of(n.dense("sparse_value"), n.op.output[0])
-    if not n.given("value"):
-        raise n.unsupported("holds a text, which is not supported")
+    if n.given("value_string"):
+        return Value.of(texts_of([n.text("value_string")], ()))
+    if n.given("value_strings"):
+        return Value.of(texts_of(n.texts("value_strings")))
     return Value.of(n.tensor("value"), n.op.output[0])
 
 

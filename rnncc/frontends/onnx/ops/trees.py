@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.ops.learners import transformed
+from rnncc.frontends.onnx.ops.learners import labels_of, transformed
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -44,12 +44,12 @@ def _tree_classifier(n: Node) -> Sequence[SSAValue]:
     """The label of the largest sum of what leaves weigh, and all sums; of two labels of which only
     one is weighed, the second where its sum is above 0, or above 1/2 if no weight is negative.
 
-    Refused: texts; other than two axes; PROBIT and SOFTMAX_ZERO; of two labels, both weighed, which
+    Refused: other than two axes; PROBIT and SOFTMAX_ZERO; of two labels, both weighed, which
     readers do not agree on, a softmax, and a logistic function of weights that are all positive.
     """
-    b, labels = n.b, np.array(n.integers("classlabels_int64s"), np.int64)
+    b, labels = n.b, labels_of(n, "classlabels_int64s")
     if labels.size < 2:
-        raise n.unsupported(f"has {labels.size} integer labels, expected two or more")
+        raise n.unsupported(f"has {labels.size} labels, expected two or more")
     weighed = np.unique(n.integers("class_ids"))
     if labels.size == 2:
         if weighed.size != 1:
@@ -182,7 +182,7 @@ def _weights_of_nodes(
 def _weights(n: Node, what: str) -> tuple[Array, Array]:
     """Weights of leaves, and of which target each is; of two classes' only one."""
     ids = np.array(n.integers(f"{what}_ids"), np.int64)
-    alone = what == "class" and len(n.integers("classlabels_int64s")) == 2
+    alone = what == "class" and len(labels_of(n, "classlabels_int64s")) == 2
     if alone and np.unique(ids).size == 1:
         ids = np.zeros_like(ids)
     return _numbers(n, f"{what}_weights"), ids
