@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rnncc.errors import CompileError
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.checks import expected
+from rnncc.frontends.torch.fake_costs import remembering_shapes
 from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.watch import asking_frame
@@ -104,6 +105,7 @@ def _judge(
         _AsExported(),
         knowing_values(),
         kept_whole(),
+        remembering_shapes,
         torch.no_grad(),
         drawing,
         _as_they_lie(module),

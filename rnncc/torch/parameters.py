@@ -13,7 +13,7 @@ import torch
 from torch._export.passes import lift_constants_pass as _lifting
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from rnncc.frontends.torch.patches import ThreadScope
@@ -29,6 +29,8 @@ _theirs: Any = vars(_lifting).get(_NAME)
 
 def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, Any]:
     """PyTorch's constants of a graph; which parameters' data they are is noted."""
+    if keeping_parameters:
+        _read_once(module)
     nodes = module.graph.find_nodes(op="get_attr") if keeping_parameters else []
     lifted = [getattr(module, node.target, None) for node in nodes]
     parameters = {
@@ -41,6 +43,19 @@ def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, A
         if (parameter := parameters.get(_memory(x))) is not None:
             _parameters[x] = parameter
     return constants
+
+
+def _read_once(module: GraphModule) -> None:
+    """Let all that reads a parameter read it from one node: PyTorch writes one for each use, and
+    makes a constant of each, which a loop of many steps has hundreds of."""
+    first = dict[int, Node]()
+    for node in module.graph.find_nodes(op="get_attr"):
+        value = getattr(module, node.target, None)
+        known = first.setdefault(id(value), node) if isinstance(value, torch.nn.Parameter) else node
+        # What the signature names as a result stays.
+        if known is not node and all(user.op != "output" for user in node.users):
+            node.replace_all_uses_with(known)
+            module.graph.erase_node(node)
 
 
 def _memory(x: Any) -> Any:

@@ -30,7 +30,7 @@ from torch.fx.node import map_aggregate, map_arg
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.constant_op import write_constants
 from rnncc.frontends.torch.decompositions import beside_core
-from rnncc.frontends.torch.graph_code import written_at_once
+from rnncc.frontends.torch.graph_code import written_when_called
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of
 from rnncc.frontends.torch.lower import SIZES, translation_of
 from rnncc.frontends.torch.trace import aten_graph, refused_by
@@ -149,7 +149,7 @@ def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProg
     with (
         watching(lambda: True),
         refused_by("", "PyTorch"),
-        written_at_once(exported.graph_module),
+        written_when_called(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own

@@ -90,8 +90,8 @@ def import_exported(
     name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)
-    exported = _without_checks(exported)
-    with written_when_called():
+    with written_when_called():  # the graphs from here on are copies
+        exported = _without_checks(exported)
         imported = _copied_and_imported(exported, name, names, packed)
     forget_tensors(exported)  # met again where PyTorch takes operators apart
     return imported

@@ -1,8 +1,9 @@
 # pyright: basic, reportMissingImports=false
 """Graphs of PyTorch whose Python code is written when they are called.
 
-PyTorch writes and compiles it whenever a graph is made or changed, for 30 us a node each time, and
-`torch.export` does so half a dozen times. Most graphs here are read and never called.
+PyTorch writes and compiles it whenever a graph is made or changed, for 30 us a node each time:
+`torch.export` does so half a dozen times, and `run_decompositions` a dozen. Most graphs here are
+read and never called; of a few PyTorch reads the names of arguments from the code.
 """
 
 from __future__ import annotations
@@ -38,18 +39,6 @@ def written_when_called() -> Generator[None]:
         _enter(-1)
 
 
-@contextmanager
-def written_at_once(module: GraphModule) -> Generator[None]:
-    """Until the end of the block graphs have their code, as has this one: PyTorch, where it runs
-    programs, reads the names of arguments there."""
-    before, _blocks.here = _blocks.here, 0
-    try:
-        module.recompile()
-        yield
-    finally:
-        _blocks.here = before
-
-
 def _enter(number: int) -> None:
     patched: Any = GraphModule
     with _lock:
@@ -65,10 +54,18 @@ def _write_later(module: Any) -> Any:
     codegen = module.graph._codegen
     if hasattr(codegen, "pytree_info"):
         module._in_spec, module._out_spec = codegen.pytree_info[1:3]
-    type(module).forward = _written
+    type(module).forward = _later
     return None
 
 
-def _written(module: Any, *args: Any, **kwargs: Any) -> Any:
-    _write(module)
-    return module.forward(*args, **kwargs)
+class _Later:
+    """In the place of a graph's `forward`: writes it where that is read, to be called or not."""
+
+    def __get__(self, module: Any, kind: Any) -> Any:
+        if module is None:
+            return self
+        _write(module)
+        return module.forward
+
+
+_later = _Later()
