@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.exported import import_exported
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.signature import held_tensor
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
@@ -148,7 +149,7 @@ class _Form:
         answers = Answers(module, None if example.frozen else torch.is_grad_enabled())
         self.settings = Settings(module, answers.asked)
         own = example.args, example.kwargs, example.dynamic_shapes
-        with self.settings.exporting(module):
+        with ALONE, self.settings.exporting(module):
             graph, names = exported(module, *own, not example.frozen, answers)
         self._frozen = example.frozen
         self.net = import_exported(graph, names=names, packed=example.frozen)

@@ -21,6 +21,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.taken_numbers import refuse_taken
@@ -68,10 +69,11 @@ def _export(
     answers: Answers,
 ) -> ExportedProgram:
     make_known((args, dict(kwargs or {})))
-    return reading_branches(
-        module,
-        lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),
-    )
+    with ALONE:
+        return reading_branches(
+            module,
+            lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),
+        )
 
 
 def _read(

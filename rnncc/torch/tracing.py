@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.averages import take_averages
@@ -234,8 +235,8 @@ def _read_by(
 
 
 def _contexts() -> list[AbstractContextManager[None]]:
-    """What TorchDynamo reads a cell in."""
-    return [watching(guarded=True), quiet(), reading_settings(), reading_silently()]
+    """What TorchDynamo reads a cell in, and what is done at once with what it read."""
+    return [ALONE, watching(guarded=True), quiet(), reading_settings(), reading_silently()]
 
 
 def _reader(
