@@ -34,6 +34,7 @@ from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
+from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.known_values import knowing_values
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
@@ -54,7 +55,10 @@ def export(
         CompileError: the module cannot be exported.
     """
     plain = unscripted(module)
-    program = _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None))
+    program = HeldNumbers(plain).read(
+        lambda: _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None)),
+        lambda program: program.graph_signature.buffers_to_mutate.values(),
+    )
     join_parameters(program)
     program.graph_module.recompile()  # its code, which was not written
     return program

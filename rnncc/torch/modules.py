@@ -12,11 +12,12 @@ from torch.utils import _pytree as pytree
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import import_exported
+from rnncc.frontends.torch.exported import Exported, import_exported
 from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
+from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
@@ -98,8 +99,12 @@ def build(
     """
     train = bool(options.get("train"))
     plain = unscripted(module)
-    answers = Answers(plain, train)
-    graph, names = exported(plain, args, kwargs, dynamic_shapes, train, answers)
-    join_parameters(graph)
-    program = import_exported(graph, name, names, packed=True).program
+
+    def read() -> Exported:
+        answers = Answers(plain, train)
+        graph, names = exported(plain, args, kwargs, dynamic_shapes, train, answers)
+        join_parameters(graph)
+        return import_exported(graph, name, names, packed=True)
+
+    program = HeldNumbers(plain).read(read, lambda net: net.changed).program
     return rnncc.build(program, out=out, name=name, products=products, **options)

@@ -71,3 +71,81 @@ def test_values_are_known(function: Callable[[Any], Any]) -> None:
     for count in (1, 5):
         x = torch.randn(count, 4, 3)
         torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
+
+
+def carried_number(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 100:
+        x = x * (1 + int(n)) + 1
+        n = n + 1
+    return x
+
+
+def carried_test(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 100:
+        if n < 1:
+            x = x * 2
+        x, n = x + 1, n + 1
+    return x
+
+
+def changed_in_a_branch(x: Any) -> Any:
+    n = torch.tensor(0)
+    if x.sum() > 20:
+        n.copy_(torch.tensor(5))
+    if n > 3:
+        x = x * 10
+    return x * (1 + int(n))
+
+
+def changed_in_a_loop_by_another_name(x: Any) -> Any:
+    n = torch.tensor(0)
+    row = n.view(1)
+    while x.sum() < 50:
+        row.add_(1)
+        x = x + 3
+    if n > 3:
+        x = x * 10
+    return x * (1 + int(n))
+
+
+def read_and_changed_in_a_loop(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 50:
+        x = x + 3 + n.item()
+        n.add_(1)
+    return x * (1 + int(n))
+
+
+def written_over_by_data(x: Any) -> Any:
+    row = torch.tensor([1.0, 2.0])
+    row[1] = x.sum()
+    if row[1] > 5:
+        x = x * 10
+    return x
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    "function",
+    [
+        carried_number,
+        carried_test,
+        changed_in_a_branch,
+        changed_in_a_loop_by_another_name,
+        read_and_changed_in_a_loop,
+        written_over_by_data,
+    ],
+)
+def test_values_that_data_changes_are_not_known(function: Any, whole: bool) -> None:
+    """A branch is read both ways, and a loop once."""
+    rows, net = torch.tensor([1.0, 5.0, 0.1, 32.0]).view(4, 1).expand(4, 3), Computing(function)
+    compiled = rt.compile(net, (rows[0],)) if whole else None
+    for x in rows:
+        with torch.no_grad():
+            if compiled is not None:
+                got = compiled(x)
+            else:
+                got = rt.scan(lambda row, h: (function(row), h), x[None], torch.zeros(1))[0][0]
+        torch.testing.assert_close(got, function(x), atol=1e-5, rtol=1e-5)

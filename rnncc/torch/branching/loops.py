@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import forgotten, mark_loop
+from rnncc.frontends.torch.marks import forgotten, mark_loop, unknown
 from rnncc.frontends.torch.watch_regions import alone
 from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
@@ -49,7 +49,7 @@ def repeated(
 
 
 def _copies(values: Sequence[Any]) -> Any:
-    return pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, values)
+    return pytree.tree_map(lambda x: unknown(x) if isinstance(x, torch.Tensor) else x, values)
 
 
 def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
