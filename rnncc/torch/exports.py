@@ -54,6 +54,7 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
+    check_example(args, kwargs)
     plain = unscripted(module)
     program = HeldNumbers(plain).read(
         lambda: _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None)),
@@ -62,6 +63,20 @@ def export(
     join_parameters(program)
     program.graph_module.recompile()  # its code, which was not written
     return program
+
+
+def check_example(args: Any, kwargs: Any) -> None:
+    """Refuse what is no example of a call.
+
+    Raises:
+        CompileError: `args` is no tuple, or `kwargs` no mapping.
+    """
+    if not isinstance(args, tuple):
+        what = f"args is an example of the arguments, a tuple, not {type(args).__name__}"
+        raise CompileError("", what, "(x,) for a module that takes one tensor")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        what = f"kwargs is an example of arguments by name, a dict, not {type(kwargs).__name__}"
+        raise CompileError("", what, 'options go by name, as in build(module, args, out="dir")')
 
 
 def _export(

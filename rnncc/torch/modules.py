@@ -16,7 +16,7 @@ from rnncc.frontends.torch.exported import Exported, import_exported
 from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
-from rnncc.torch.exports import exported
+from rnncc.torch.exports import check_example, exported
 from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
@@ -63,6 +63,7 @@ def compile(
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
     check_precision(precision, frozen)
+    check_example(args, kwargs)
     known = make_known((args, dict(kwargs or {})))
     own, named = pytree.tree_map_only(torch.Tensor, _kept, known)
     compiled = CompiledModule(module, Example(own, named, dynamic_shapes, frozen, precision))
@@ -97,6 +98,7 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
+    check_example(args, kwargs)
     train = bool(options.get("train"))
     plain = unscripted(module)
 
