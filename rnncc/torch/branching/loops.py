@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -94,9 +93,11 @@ def _of_tensors(
     def chosen(values: Sequence[Any]) -> list[Any]:
         return [x for x, c in zip(values, changed, strict=True) if c]
 
+    def once() -> tuple[Any, ...]:
+        return step(_copies(values_of(chosen(inits))))
+
     while not all(c or type(x) not in OF_NUMBERS for x, c in zip(leaves, changed, strict=True)):
-        values = _copies(values_of(chosen(inits)))
-        following = _leaves_like(spec, forgotten(test, partial(step, values)))
+        following = _leaves_like(spec, forgotten(test, once))
         same = [_is_same(*both) for both in zip(leaves, following, strict=True)]
         if all(c or s for c, s in zip(changed, same, strict=True)):
             break
