@@ -10,7 +10,7 @@ them; here it also knows those of short lists and ranges. So the code may take n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -30,10 +30,14 @@ _RANGES = frozenset({torch.arange, torch.linspace, torch.logspace})
 @contextmanager
 def knowing_values() -> Generator[None]:
     """While it lasts, the values of tensors that are made of numbers are known."""
-    # A version of PyTorch without the name knows those of single numbers, as it does by itself.
-    fakes = patch.object(fake_tensor, LIMIT, MOST_LEAVES, create=True)
-    with fakes, known_by_fakes_alone(), _Ranges():
+    with knowing_lists(), known_by_fakes_alone(), _Ranges():
         yield
+
+
+def knowing_lists() -> AbstractContextManager[object]:
+    """While it lasts, the values of tensors that are made of lists of numbers are known."""
+    # A version of PyTorch without the name knows those of single numbers, as it does by itself.
+    return patch.object(fake_tensor, LIMIT, MOST_LEAVES, create=True)
 
 
 class _Ranges(TorchFunctionMode):

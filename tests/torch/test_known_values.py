@@ -149,3 +149,27 @@ def test_values_that_data_changes_are_not_known(function: Any, whole: bool) -> N
             else:
                 got = rt.scan(lambda row, h: (function(row), h), x[None], torch.zeros(1))[0][0]
         torch.testing.assert_close(got, function(x), atol=1e-5, rtol=1e-5)
+
+
+def size_of_a_list(x: Any, h: Any) -> tuple[Any, Any]:
+    rows, times = torch.tensor([2, 3]).tolist()
+    for k in range(torch.tensor([1, times]).max().item()):
+        h = torch.tanh(h * (k + 1) + x)
+    return h[:rows], h
+
+
+def number_of_a_changed_list(x: Any, h: Any) -> tuple[Any, Any]:
+    sizes = torch.tensor([2, 3])
+    if x.sum() > 0:
+        sizes.mul_(2)
+    return h + int(sizes[0]) + x, h + 1
+
+
+@pytest.mark.parametrize("cell", [size_of_a_list, number_of_a_changed_list])
+def test_cells_know_lists(cell: Any) -> None:
+    xs, h, ys = torch.randn(6, 4), torch.zeros(4), list[Any]()
+    got, last = rt.scan(cell, xs, h)
+    for x in xs:
+        y, h = cell(x, h)
+        ys.append(y)
+    torch.testing.assert_close((got, last), (torch.stack(ys), h), atol=1e-5, rtol=1e-5)
