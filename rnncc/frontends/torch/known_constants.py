@@ -73,12 +73,12 @@ def _changed(before: _Values) -> list[torch.Tensor]:
 def _values(mode: Any) -> _Values:
     """Of all tensors whose values are known, by their memory; PyTorch counts no changes of them."""
     known = getattr(mode.fake_tensor_converter, "constant_storage_mapping", {})
-    found: _Values = {}
+    values: _Values = {}
     with _disable_current_modes():
         for memory, references in known.items():
             standing = (x for reference in references if (x := reference()) is not None)
             constant = next((x.constant for x in standing if x.constant is not None), None)
             if constant is not None:
                 whole = constant.new_empty(0).set_(constant.untyped_storage())
-                found[memory] = whole, whole.clone()
-    return found
+                values[memory] = whole, whole.clone()
+    return values
