@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rnncc import CompileError
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -149,6 +150,21 @@ def test_values_that_data_changes_are_not_known(function: Any, whole: bool) -> N
             else:
                 got = rt.scan(lambda row, h: (function(row), h), x[None], torch.zeros(1))[0][0]
         torch.testing.assert_close(got, function(x), atol=1e-5, rtol=1e-5)
+
+
+def test_a_loop_that_changes_a_constant_after_its_first_iteration_is_refused() -> None:
+    """Its body is read once, with the value that the first iteration left."""
+
+    def halved(x: Any, h: Any) -> tuple[Any, Any]:
+        n, error = torch.tensor(0), float("inf")
+        while error > 1:
+            x = x * 0.5
+            error = x.abs().max()
+            n.add_(1)
+        return x * int(n), h
+
+    with pytest.raises(CompileError, match="begins as a constant"):
+        rt.scan(halved, torch.ones(2, 3), torch.zeros(1))
 
 
 def size_of_a_list(x: Any, h: Any) -> tuple[Any, Any]:
