@@ -89,7 +89,7 @@ def _ratio(b: Builder, x: SSAValue, of: tuple[Sequence[float], Sequence[float]])
 
 @_in_doubles
 def log_gamma(b: Builder, x: SSAValue) -> SSAValue:
-    """ln |Γ(x)|, infinite at 0, -1, ...
+    """ln |Γ(x)|, infinite at 0, -1, ... and at both infinities.
 
     Stirling's series at x + 8, from which the logarithm of x (x + 1) ... (x + 7) is taken; below
     1/2 ln(π / |sin πx|) - ln Γ(1 - x).
@@ -106,9 +106,18 @@ def log_gamma(b: Builder, x: SSAValue) -> SSAValue:
     product = b.select(near, product, b.full_like(y, 1.0))
     endless = b.compare("eq", y, b.full_like(y, math.inf))
     series = b.select(endless, y, b.sub(series, b.log(product)))
-    sine = b.abs(b.sin(_turn(b, low, x)))
-    mirrored = b.sub(b.sub(b.full_like(x, math.log(math.pi)), b.log(sine)), series)
-    return b.select(low, mirrored, series)
+    mirrored = b.sub(b.sub(b.full_like(x, math.log(math.pi)), _log_of_sine(b, low, x)), series)
+    return b.select(low, b.select(endless, y, mirrored), series)
+
+
+def _log_of_sine(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
+    """ln |sin πx|. Its slope at 0 is infinite, with the sign of the zero, and NaN at -1, -2, ...,
+    where it differs from both sides."""
+    sine = b.sin(_turn(b, low, x))
+    size = b.select(b.compare("lt", sine, b.full_like(x, 0.0)), times(b, sine, -1), sine)
+    one, half = b.full_like(x, 1.0), b.full_like(x, 0.5)
+    near = b.compare("gt", x, b.full_like(x, -0.5))
+    return b.mul(b.log(b.select(near, size, b.mul(sine, sine))), b.select(near, one, half))
 
 
 @_in_doubles
@@ -123,8 +132,13 @@ def digamma(b: Builder, x: SSAValue) -> SSAValue:
         term = reciprocal(b, plus(b, y, k))
         series = b.sub(series, b.select(near, term, b.full_like(y, 0.0)))
     angle = _turn(b, low, x)
-    cotangent = times(b, b.div(b.cos(angle), b.sin(angle)), math.pi)
-    return b.select(low, b.sub(series, cotangent), series)
+    sine = b.sin(angle)
+    cotangent = times(b, b.div(b.cos(angle), sine), math.pi)
+    at_pole = b.select(  # from both sides at 0 alone, by its sign
+        b.compare("eq", sine, b.full_like(x, 0.0)), b.full_like(x, math.nan), cotangent
+    )
+    beyond = b.compare("lt", x, b.full_like(x, -0.5))
+    return b.select(low, b.sub(series, b.select(beyond, at_pole, cotangent)), series)
 
 
 def polygamma(b: Builder, x: SSAValue, order: int) -> SSAValue:
@@ -201,7 +215,9 @@ def _series(b: Builder, z: SSAValue, divisor: Callable[[int], int], power: int) 
 def _turn(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
     """πx without half turns, which change the sines' signs alone; a quarter where x is not low."""
     x = b.select(low, x, b.full_like(x, 0.5))
-    return times(b, b.sub(x, b.round("even", x)), math.pi)
+    whole = b.round("even", x)
+    is_near = b.compare("eq", whole, b.full_like(x, 0.0))
+    return times(b, b.select(is_near, x, b.sub(x, whole)), math.pi)  # -0.0 stays what it is
 
 
 def sinc(b: Builder, x: SSAValue) -> SSAValue:

@@ -19,13 +19,15 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import import_exported
+from rnncc.frontends.torch.exported import Exported, import_exported
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.signature import held_tensor
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
+from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.parameters import parameter_of
 from rnncc.torch.parts import Parts
@@ -145,13 +147,12 @@ class _Form:
     """
 
     def __init__(self, module: torch.nn.Module, example: Example) -> None:
-        answers = Answers(module, None if example.frozen else torch.is_grad_enabled())
-        self.settings = Settings(module, answers.asked)
-        own = example.args, example.kwargs, example.dynamic_shapes
-        with self.settings.exporting(module):
-            graph, names = exported(module, *own, not example.frozen, answers)
-        self._frozen = example.frozen
-        self.net = import_exported(graph, names=names, packed=example.frozen)
+        held, self._frozen = HeldNumbers(module), example.frozen
+        with ALONE:
+            self.settings, graph, self.net = held.read(
+                lambda: _read(module, example), lambda read: read[2].changed
+            )
+        self.settings.keep(held.places())
         self._code = TorchNet.of(self.net.program, self.net.dtypes, example.precision)
         self._owners = [_owner(module, graph, target) for target in self.net.held]
         self._device, self._follow = _devices(graph, self._owners)
@@ -238,6 +239,15 @@ class _Form:
             if sources & trained:
                 what = f"buffer {target} is given a value that has gradients, which would be lost"
                 raise CompileError(module, what, "detach() the value")
+
+
+def _read(module: torch.nn.Module, example: Example) -> tuple[Settings, ExportedProgram, Exported]:
+    answers = Answers(module, None if example.frozen else torch.is_grad_enabled())
+    settings = Settings(module, answers.asked)
+    own = example.args, example.kwargs, example.dynamic_shapes
+    with settings.exporting(module):
+        graph, names = exported(module, *own, not example.frozen, answers)
+    return settings, graph, import_exported(graph, names=names, packed=example.frozen)
 
 
 def _memory(x: torch.Tensor) -> int:

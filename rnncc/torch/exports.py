@@ -21,6 +21,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.taken_numbers import refuse_taken
@@ -33,6 +34,7 @@ from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
+from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.known_values import knowing_values
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
@@ -52,11 +54,29 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
+    check_example(args, kwargs)
     plain = unscripted(module)
-    program = _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None))
+    program = HeldNumbers(plain).read(
+        lambda: _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None)),
+        lambda program: program.graph_signature.buffers_to_mutate.values(),
+    )
     join_parameters(program)
     program.graph_module.recompile()  # its code, which was not written
     return program
+
+
+def check_example(args: Any, kwargs: Any) -> None:
+    """Refuse what is no example of a call.
+
+    Raises:
+        CompileError: `args` is no tuple, or `kwargs` no mapping.
+    """
+    if not isinstance(args, tuple):
+        what = f"args is an example of the arguments, a tuple, not {type(args).__name__}"
+        raise CompileError("", what, "(x,) for a module that takes one tensor")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        what = f"kwargs is an example of arguments by name, a dict, not {type(kwargs).__name__}"
+        raise CompileError("", what, 'options go by name, as in build(module, args, out="dir")')
 
 
 def _export(
@@ -68,10 +88,11 @@ def _export(
     answers: Answers,
 ) -> ExportedProgram:
     make_known((args, dict(kwargs or {})))
-    return reading_branches(
-        module,
-        lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),
-    )
+    with ALONE:
+        return reading_branches(
+            module,
+            lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),
+        )
 
 
 def _read(

@@ -9,8 +9,8 @@ them; here it also knows those of short lists and ranges. So the code may take n
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -18,27 +18,26 @@ import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from rnncc.frontends.torch.known_constants import LIMIT, known_by_fakes_alone
 from rnncc.torch.places import MOST_LEAVES
 
 _RANGES = frozenset({torch.arange, torch.linspace, torch.logspace})
-_LIMIT = "CONSTANT_NUMEL_LIMIT"
-"""PyTorch's name of how many elements a tensor may have whose values it knows."""
 
 
 @contextmanager
 def knowing_values() -> Generator[None]:
     """While it lasts, the values of tensors that are made of numbers are known."""
-    # A version of PyTorch without the name knows those of single numbers, as it does by itself.
-    fakes, proxies = (
-        patch.object(module, _LIMIT, MOST_LEAVES, create=True)
-        for module in (fake_tensor, proxy_tensor)
-    )
-    with fakes, proxies, _Ranges():
+    with knowing_lists(), known_by_fakes_alone(), _Ranges():
         yield
+
+
+def knowing_lists() -> AbstractContextManager[object]:
+    """While it lasts, the values of tensors that are made of lists of numbers are known."""
+    # A version of PyTorch without the name knows those of single numbers, as it does by itself.
+    return patch.object(fake_tensor, LIMIT, MOST_LEAVES, create=True)
 
 
 class _Ranges(TorchFunctionMode):
@@ -51,17 +50,28 @@ class _Ranges(TorchFunctionMode):
             return result
         if func in _RANGES and all(isinstance(x, int | float) for x in args):
             with torch._C.DisableTorchFunction():  # these are no questions of the code
-                _tell(result, func, args, kwargs or {})
+                if not result.requires_grad and result.device.type == "cpu":
+                    tell(result, lambda: func(*args, **(kwargs or {})))
         return result
 
 
-def _tell(made: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
-    inner = made.from_functional() if isinstance(made, FunctionalTensor) else made
-    if not isinstance(inner, FakeTensor) or made.requires_grad or made.device.type != "cpu":
+def tell(made: torch.Tensor, value: Callable[[], torch.Tensor]) -> None:
+    """Let the value of a tensor be known that stands for another one while code is exported."""
+    inner = _inner(made)
+    if not isinstance(inner, FakeTensor):
         return
     # What makes PyTorch forget the values where something changes them.
     register = getattr(inner.fake_mode.fake_tensor_converter, "add_constant_storage_mapping", None)
     if register is not None and inner.constant is None and made.numel() <= MOST_LEAVES:
         with _disable_current_modes():
-            inner.constant = func(*args, **kwargs)
+            inner.constant = value()
         register(inner)
+
+
+def is_known(x: torch.Tensor) -> bool:
+    """Whether the value of a tensor is known while code is exported."""
+    return getattr(_inner(x), "constant", None) is not None
+
+
+def _inner(x: torch.Tensor) -> torch.Tensor:
+    return x.from_functional() if isinstance(x, FunctionalTensor) else x

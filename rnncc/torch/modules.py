@@ -12,11 +12,12 @@ from torch.utils import _pytree as pytree
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import import_exported
+from rnncc.frontends.torch.exported import Exported, import_exported
 from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
-from rnncc.torch.exports import exported
+from rnncc.torch.exports import check_example, exported
+from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
@@ -62,6 +63,7 @@ def compile(
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
     check_precision(precision, frozen)
+    check_example(args, kwargs)
     known = make_known((args, dict(kwargs or {})))
     own, named = pytree.tree_map_only(torch.Tensor, _kept, known)
     compiled = CompiledModule(module, Example(own, named, dynamic_shapes, frozen, precision))
@@ -96,10 +98,15 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
+    check_example(args, kwargs)
     train = bool(options.get("train"))
     plain = unscripted(module)
-    answers = Answers(plain, train)
-    graph, names = exported(plain, args, kwargs, dynamic_shapes, train, answers)
-    join_parameters(graph)
-    program = import_exported(graph, name, names, packed=True).program
+
+    def read() -> Exported:
+        answers = Answers(plain, train)
+        graph, names = exported(plain, args, kwargs, dynamic_shapes, train, answers)
+        join_parameters(graph)
+        return import_exported(graph, name, names, packed=True)
+
+    program = HeldNumbers(plain).read(read, lambda net: net.changed).program
     return rnncc.build(program, out=out, name=name, products=products, **options)

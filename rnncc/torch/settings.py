@@ -55,6 +55,7 @@ class Settings:
             self._look(walk)
         self._asked = asked
         self._numbers = list[tuple[torch.Tensor, str]]()
+        self._held = list[tuple[torch.nn.Module, str, str]]()
         self._quick: _Quick | None = None
 
     def _look(self, walk: Walk) -> None:
@@ -73,7 +74,9 @@ class Settings:
         """For a copy of the module; objects that are none of its own are those of both."""
         places = [copy.deepcopy(p, memo) if id(p[0]) in memo else p for p in self._places]
         asked = [(x if x is None else copied(x, memo), answer) for x, answer in self._asked]
-        return _with(places, [(copied(x, memo), text) for x, text in self._numbers], asked)
+        numbers = [(copied(x, memo), text) for x, text in self._numbers]
+        held = [(memo.get(id(o), o), name, text) for o, name, text in self._held]
+        return _with(places, numbers, held, asked)
 
     def __reduce__(self) -> Any:
         """Another process has globals and attributes of classes of its own: they go by name."""
@@ -85,7 +88,11 @@ class Settings:
                 places.append(place)
             elif all(map(_is_stored, place[3] or place[2:3])) and (name := name_of(place[0])):
                 named.append((name, *place[1:]))
-        return _with, (places, self._numbers, self._asked, named)
+        return _with, (places, self._numbers, self._held, self._asked, named)
+
+    def keep(self, places: Iterable[tuple[torch.nn.Module, str]]) -> None:
+        """Keep the numbers in tensors that modules have under these names, whichever these are."""
+        self._held = [(owner, name, _text_at(owner, name)) for owner, name in places]
 
     @contextmanager
     def exporting(self, module: torch.nn.Module) -> Generator[None]:
@@ -130,6 +137,9 @@ class Settings:
         """The name of something that is another one now."""
         if not all(repr(x.tolist()) == text for x, text in self._numbers):
             return "a tensor"
+        for owner, name, text in self._held:
+            if _text_at(owner, name) != text:
+                return name
         if not is_as_asked(self._asked):
             return "requires_grad"
         quick = self._quick = self._quick or _Quick(self._places)
@@ -144,13 +154,22 @@ class Settings:
 
 
 def _with(
-    places: list[Any], numbers: list[Any], asked: list[Asked], named: Iterable[Any] = ()
+    places: list[Any],
+    numbers: list[Any],
+    held: list[Any],
+    asked: list[Asked],
+    named: Iterable[Any] = (),
 ) -> Settings:
     settings = Settings.__new__(Settings)
     settings._places = [*places, *((owner_of(name), *place) for name, *place in named)]
-    settings._numbers, settings._asked = numbers, asked
+    settings._numbers, settings._held, settings._asked = numbers, held, asked
     settings._stored, settings._tensors, settings._quick = set(), [], None
     return settings
+
+
+def _text_at(owner: torch.nn.Module, name: str) -> str:
+    """The numbers in a tensor of a module, as a text: NaN is equal to itself then."""
+    return repr(getattr(owner, name).tolist())
 
 
 def _is_common(place: tuple[Any, ...]) -> bool:

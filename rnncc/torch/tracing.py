@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.averages import take_averages
@@ -31,6 +32,7 @@ from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.branching.values import as_tensor
 from rnncc.torch.captured import CellCall, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
+from rnncc.torch.known_values import knowing_lists
 from rnncc.torch.nests import CHANGED, copied, in_order_of, same_ones
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
@@ -233,9 +235,10 @@ def _read_by(
         return reader(*arguments)
 
 
-def _contexts() -> list[AbstractContextManager[None]]:
-    """What TorchDynamo reads a cell in."""
-    return [watching(guarded=True), quiet(), reading_settings(), reading_silently()]
+def _contexts() -> list[AbstractContextManager[Any]]:
+    """What TorchDynamo reads a cell in, and what is done at once with what it read."""
+    settings = [quiet(), reading_settings(), reading_silently()]
+    return [ALONE, watching(guarded=True), knowing_lists(), *settings]
 
 
 def _reader(

@@ -135,7 +135,7 @@ class BeforeReading:
     A call whose guards hold does without them: they took longer than the guards.
     """
 
-    def __init__(self, contexts: Callable[[], Iterable[AbstractContextManager[None]]]) -> None:
+    def __init__(self, contexts: Callable[[], Iterable[AbstractContextManager[Any]]]) -> None:
         self._contexts = contexts
         self._entered: ExitStack | None = None
 

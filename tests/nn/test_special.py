@@ -188,9 +188,12 @@ def test_digamma_is_the_slope_of_log_gamma() -> None:
 
 
 def test_edges() -> None:
-    edges = np.array([0.0, -1.0, -3.0, np.inf, np.nan, 1.0, 2.0], np.float32)
-    y, _ = compiled(special.log_gamma, edges)
-    np.testing.assert_allclose(y, [np.inf] * 4 + [np.nan, 0, 0], atol=1e-14)
+    edges = np.array([0.0, -0.0, -1.0, -3.0, -np.inf, np.inf, np.nan, 1.0, 2.0], np.float32)
+    y, dy = compiled(special.log_gamma, edges)
+    np.testing.assert_allclose(y, [np.inf] * 6 + [np.nan, 0, 0], atol=1e-14)
+    np.testing.assert_array_equal(dy[:4], np.array([-np.inf, np.inf, np.nan, np.nan], np.float32))
+    y, _ = compiled(special.digamma, edges[:4])
+    np.testing.assert_array_equal(y, np.array([-np.inf, np.inf, np.nan, np.nan], np.float32))
     y, _ = compiled(special.erfc, np.array([np.inf, -np.inf, np.nan, 11, -11], np.float32))
     np.testing.assert_array_equal(y, np.array([0, 2, np.nan, 0, 2], np.float32))
     y, _ = compiled(special.erfinv, np.array([1, -1, 1.5, np.nan, 0], np.float32))

@@ -306,3 +306,12 @@ def test_arguments_of_the_wrong_kind() -> None:
         with pytest.raises(CompileError) as caught:
             call()
         assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("call", [rt.compile, rt.build, rt.export])
+def test_examples_are_tuples_and_dicts(call: Any) -> None:
+    x = torch.zeros(2, 3)
+    with pytest.raises(CompileError, match="a tuple, not Tensor"):
+        call(torch.nn.GRU(3, 4), x)
+    with pytest.raises(CompileError, match="a dict, not str"):
+        call(torch.nn.GRU(3, 4), (x,), "folder")

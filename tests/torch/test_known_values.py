@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rnncc import CompileError
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -71,3 +72,120 @@ def test_values_are_known(function: Callable[[Any], Any]) -> None:
     for count in (1, 5):
         x = torch.randn(count, 4, 3)
         torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
+
+
+def carried_number(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 100:
+        x = x * (1 + int(n)) + 1
+        n = n + 1
+    return x
+
+
+def carried_test(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 100:
+        if n < 1:
+            x = x * 2
+        x, n = x + 1, n + 1
+    return x
+
+
+def changed_in_a_branch(x: Any) -> Any:
+    n = torch.tensor(0)
+    if x.sum() > 20:
+        n.copy_(torch.tensor(5))
+    if n > 3:
+        x = x * 10
+    return x * (1 + int(n))
+
+
+def changed_in_a_loop_by_another_name(x: Any) -> Any:
+    n = torch.tensor(0)
+    row = n.view(1)
+    while x.sum() < 50:
+        row.add_(1)
+        x = x + 3
+    if n > 3:
+        x = x * 10
+    return x * (1 + int(n))
+
+
+def read_and_changed_in_a_loop(x: Any) -> Any:
+    n = torch.tensor(0)
+    while x.sum() < 50:
+        x = x + 3 + n.item()
+        n.add_(1)
+    return x * (1 + int(n))
+
+
+def written_over_by_data(x: Any) -> Any:
+    row = torch.tensor([1.0, 2.0])
+    row[1] = x.sum()
+    if row[1] > 5:
+        x = x * 10
+    return x
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    "function",
+    [
+        carried_number,
+        carried_test,
+        changed_in_a_branch,
+        changed_in_a_loop_by_another_name,
+        read_and_changed_in_a_loop,
+        written_over_by_data,
+    ],
+)
+def test_values_that_data_changes_are_not_known(function: Any, whole: bool) -> None:
+    """A branch is read both ways, and a loop once."""
+    rows, net = torch.tensor([1.0, 5.0, 0.1, 32.0]).view(4, 1).expand(4, 3), Computing(function)
+    compiled = rt.compile(net, (rows[0],)) if whole else None
+    for x in rows:
+        with torch.no_grad():
+            if compiled is not None:
+                got = compiled(x)
+            else:
+                got = rt.scan(lambda row, h: (function(row), h), x[None], torch.zeros(1))[0][0]
+        torch.testing.assert_close(got, function(x), atol=1e-5, rtol=1e-5)
+
+
+def test_a_loop_that_changes_a_constant_after_its_first_iteration_is_refused() -> None:
+    """Its body is read once, with the value that the first iteration left."""
+
+    def halved(x: Any, h: Any) -> tuple[Any, Any]:
+        n, error = torch.tensor(0), float("inf")
+        while error > 1:
+            x = x * 0.5
+            error = x.abs().max()
+            n.add_(1)
+        return x * int(n), h
+
+    with pytest.raises(CompileError, match="begins as a constant"):
+        rt.scan(halved, torch.ones(2, 3), torch.zeros(1))
+
+
+def size_of_a_list(x: Any, h: Any) -> tuple[Any, Any]:
+    rows, times = torch.tensor([2, 3]).tolist()
+    for k in range(torch.tensor([1, times]).max().item()):
+        h = torch.tanh(h * (k + 1) + x)
+    return h[:rows], h
+
+
+def number_of_a_changed_list(x: Any, h: Any) -> tuple[Any, Any]:
+    sizes = torch.tensor([2, 3])
+    if x.sum() > 0:
+        sizes.mul_(2)
+    return h + int(sizes[0]) + x, h + 1
+
+
+@pytest.mark.parametrize("cell", [size_of_a_list, number_of_a_changed_list])
+def test_cells_know_lists(cell: Any) -> None:
+    xs, h, ys = torch.randn(6, 4), torch.zeros(4), list[Any]()
+    got, last = rt.scan(cell, xs, h)
+    for x in xs:
+        y, h = cell(x, h)
+        ys.append(y)
+    torch.testing.assert_close((got, last), (torch.stack(ys), h), atol=1e-5, rtol=1e-5)

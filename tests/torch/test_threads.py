@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -84,6 +86,69 @@ def test_small_calls_take_one_thread(taken: list[int]) -> None:
     cell = MinimalGated(4, 4, 2)
     rt.scan(cell, torch.zeros(3, 2, 4), cell.start)[0].sum().backward()
     assert not taken
+
+
+class Tagging(torch.nn.Module):
+    """Layers of its own width, with a branch on a tensor's value, which is written anew."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer, self.out = torch.nn.GRU(width, 5), torch.nn.Linear(5, 3)
+
+    def forward(self, x: Any) -> Any:
+        y = self.out(self.layer(x)[0])
+        if y.sum() > 0:
+            y = y * 2
+        return y
+
+
+def in_threads(call: Callable[[int], Any], count: int = 3) -> list[Any]:
+    """What the calls with 0, 1, ... return, which begin at once and change places often."""
+    barrier, before = Barrier(count), sys.getswitchinterval()
+
+    def begin(number: int) -> Any:
+        barrier.wait()
+        return call(number)
+
+    sys.setswitchinterval(1e-4)
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(begin, range(count)))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_several_threads_compile_at_once() -> None:
+    torch.manual_seed(0)
+    modules = [Tagging(4 + n) for n in range(3)]
+    inputs = [torch.randn(3, 2, 4 + n) for n in range(3)]
+
+    def compiled(number: int) -> Any:
+        return rt.compile(modules[number], (inputs[number],), train=False)
+
+    for module, x, run in zip(modules, inputs, in_threads(compiled), strict=True):
+        with torch.no_grad():
+            assert torch.allclose(run(x), module(x), atol=1e-6)
+
+
+def test_several_threads_read_one_cell_at_once() -> None:
+    def clipped(x: Any, h: Any) -> Any:
+        h = 0.9 * h + x
+        if h.norm() > 1:
+            h = h / h.norm()
+        return h, h
+
+    xs = [torch.randn(5, 3 + n) for n in range(3)]
+
+    def scanned(number: int) -> Any:
+        with torch.no_grad():
+            return rt.scan(clipped, xs[number], torch.zeros(3 + number))[1]
+
+    for x, last in zip(xs, in_threads(scanned), strict=True):
+        h = torch.zeros(len(x[0]))
+        for row in x:
+            _, h = clipped(row, h)
+        assert torch.allclose(last, h, atol=1e-6)
 
 
 @pytest.mark.slow

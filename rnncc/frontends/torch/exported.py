@@ -26,6 +26,7 @@ from rnncc.frontends.torch.interface import Dtypes, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.memories import merged_buffers, settle_memories
 from rnncc.frontends.torch.modes import settle_modes
+from rnncc.frontends.torch.patches import ALONE
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.signature import ProgramSignature, held_tensor, new_value_of
 from rnncc.frontends.torch.sizes import Sizes
@@ -85,15 +86,16 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
-    exported = with_whole_layers(exported)
-    exported = _with_constants(merged_buffers(settle_transforms(exported)))
-    name_aliases(exported.graph_module)
-    settle_memories(exported)
-    settle_modes(exported)
-    with written_when_called():  # the graphs from here on are copies
-        exported = _without_checks(exported)
-        imported = _copied_and_imported(exported, name, names, packed)
-    forget_tensors(exported)  # met again where PyTorch takes operators apart
+    with ALONE:
+        exported = with_whole_layers(exported)
+        exported = _with_constants(merged_buffers(settle_transforms(exported)))
+        name_aliases(exported.graph_module)
+        settle_memories(exported)
+        settle_modes(exported)
+        with written_when_called():  # the graphs from here on are copies
+            exported = _without_checks(exported)
+            imported = _copied_and_imported(exported, name, names, packed)
+        forget_tensors(exported)  # met again where PyTorch takes operators apart
     return imported
 
 

@@ -10,10 +10,13 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
+from rnncc.frontends.torch.known_constants import forget, note_mark
+
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("mark(Tensor flag, int place) -> ()")
 _library.define("choose(Tensor flag, Tensor one, Tensor other) -> Tensor")
-_library.define("begin(Tensor init) -> Tensor")
+# Each iteration has another value there; what PyTorch knows of the first one must not count.
+_library.define("begin(Tensor init) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
 _library.define("end(Tensor flag, Tensor carried, Tensor result) -> Tensor")
 MARK = has_side_effect(torch.ops.rnncc.mark.default)
 CHOICE = torch.ops.rnncc.choose.default
@@ -41,6 +44,11 @@ def forgotten(flag: torch.Tensor, run: Callable[[], Any]) -> Any:
     return result
 
 
+def unknown(init: torch.Tensor) -> torch.Tensor:
+    """A tensor like that, of whose value nothing is known."""
+    return BEGIN(init)
+
+
 def mark_loop(
     going: Callable[..., torch.Tensor],
     body: Callable[..., Sequence[torch.Tensor]],
@@ -53,7 +61,7 @@ def mark_loop(
         going: gives a bool of rank 0.
         body: gives tensors of the types and shapes of `inits`.
     """
-    carried = [BEGIN(init) for init in inits]
+    carried = list(map(unknown, inits))
     mark(carried[0], 3)
     flag = going(*carried)
     mark(flag, 4)
@@ -64,7 +72,7 @@ def mark_loop(
 
 
 def _marked(flag: torch.Tensor, place: int) -> None:
-    return None
+    note_mark(flag, place)
 
 
 def _chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -73,6 +81,12 @@ def _chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch
 
 def _begun(init: torch.Tensor) -> torch.Tensor:
     return init.clone(memory_format=torch.contiguous_format)
+
+
+def _unknown(init: torch.Tensor) -> torch.Tensor:
+    """A stand-in; of a clone PyTorch would know the value that it knows of the tensor."""
+    forget(init)  # which others may read by another name, while it changes
+    return torch.empty(init.shape, dtype=init.dtype, device=init.device)
 
 
 def _setup_of_nothing(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
@@ -94,7 +108,8 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, torch.Tensor, torch.T
 
 _FUNCTIONS = {"mark": _marked, "choose": _chosen, "begin": _begun, "end": _chosen}
 for _name, _function in _FUNCTIONS.items():
-    torch.library.register_fake(f"rnncc::{_name}", _function, lib=_library)
+    fake = _unknown if _name == "begin" else _function
+    torch.library.register_fake(f"rnncc::{_name}", fake, lib=_library)
     _library.impl(_name, _function, "CompositeExplicitAutograd")
 for _name in ("choose", "end"):
     torch.library.register_autograd(

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Generic, TypeVar
 
+from torch._dynamo import convert_frame
+
 T = TypeVar("T")
+
+ALONE: Any = getattr(convert_frame, "compile_lock", None) or threading.RLock()
+"""What a thread holds while it lets PyTorch read code as a graph, as all threads share what
+PyTorch's tracers are doing. It is TorchDynamo's own lock, since two locks could deadlock."""
 
 
 class ThreadScope(threading.local):

@@ -23,6 +23,7 @@ from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
+from rnncc.frontends.torch.known_constants import known_by_fakes_alone
 from rnncc.frontends.torch.merged import refuse_different_numbers
 from rnncc.frontends.torch.node_context import (
     BRANCH,
@@ -147,6 +148,7 @@ def _trace_of(
         inside,
         torch.set_grad_enabled(graded and differentiable),
         fx_traceback.preserve_node_meta(),
+        known_by_fakes_alone(),
         _leaving_sizes_open(examples),
     ):
         return make_fx(function, decompositions(), tracing)(*examples)

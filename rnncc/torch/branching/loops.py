@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import forgotten, mark_loop
+from rnncc.frontends.torch.marks import forgotten, mark_loop, unknown
 from rnncc.frontends.torch.watch_regions import alone
 from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
@@ -49,7 +48,7 @@ def repeated(
 
 
 def _copies(values: Sequence[Any]) -> Any:
-    return pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, values)
+    return pytree.tree_map(lambda x: unknown(x) if isinstance(x, torch.Tensor) else x, values)
 
 
 def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
@@ -94,9 +93,11 @@ def _of_tensors(
     def chosen(values: Sequence[Any]) -> list[Any]:
         return [x for x, c in zip(values, changed, strict=True) if c]
 
+    def once() -> tuple[Any, ...]:
+        return step(_copies(values_of(chosen(inits))))
+
     while not all(c or type(x) not in OF_NUMBERS for x, c in zip(leaves, changed, strict=True)):
-        values = _copies(values_of(chosen(inits)))
-        following = _leaves_like(spec, forgotten(test, partial(step, values)))
+        following = _leaves_like(spec, forgotten(test, once))
         same = [_is_same(*both) for both in zip(leaves, following, strict=True)]
         if all(c or s for c, s in zip(changed, same, strict=True)):
             break

@@ -140,7 +140,13 @@ def _rewrite(asked: Asked, attempt: int, root: Any) -> str | None:
                 reason = str(error)
         for function in functions:
             function.__code__ = done.get(id(function.__code__), function.__code__)
-        return None if done else reason
+        return None if done or _is_written(asked.code, root) else reason
+
+
+def _is_written(code: CodeType, root: Any) -> bool:
+    """Whether another thread has written new code of a function meanwhile."""
+    new = [x.code for x in list(_known.values()) if any(c is code for c in codes_in(x.old))]
+    return any(True for one in new for _ in _functions(root, one))
 
 
 def _functions(root: Any, code: CodeType) -> Iterator[FunctionType]:

@@ -28,6 +28,7 @@ from rnncc.torch.branching.values import (
     as_flag_on,
     as_tensor,
     blanks,
+    is_open,
     is_tensor,
 )
 from rnncc.torch.places import is_alike
@@ -45,7 +46,7 @@ def reading(number: int) -> bool:
 
 def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
     """`yes(*held)` where the test is true, else `no(*held)`."""
-    if not is_tensor(test):
+    if not is_open(test):
         return yes(*held) if test else no(*held)
     return _in_turn(as_flag(test), yes, no, held)
 
@@ -56,7 +57,7 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
     Args:
         place: the variable's among what the ways give.
     """
-    if value is not None or not is_tensor(test):
+    if value is not None or not is_open(test):
         return value
     before = held_by((yes, no, held))
     results = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])

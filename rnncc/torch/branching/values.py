@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rnncc.torch.known_values import is_known
+
 OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
@@ -17,10 +19,15 @@ class Unbound:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether it is a tensor whose value is not known."""
+    """Whether it is a tensor that code computes with as it is read."""
     if torch.compiler.is_dynamo_compiling():
         return isinstance(x, torch.Tensor)
     return isinstance(x, torch.Tensor) and type(x) is not torch.Tensor
+
+
+def is_open(test: Any) -> bool:
+    """Whether it is a tensor whose value is not known."""
+    return is_tensor(test) and (torch.compiler.is_dynamo_compiling() or not is_known(test))
 
 
 def as_flag(test: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,143 @@
+"""Modules that hold integers in buffers and parameters, and need their values as numbers."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rnncc_runtime
+
+from rnncc import CompileError
+from tests.torch.cells import nn, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+
+
+class Holding(nn.Module):
+    """A layer with batch norm, and what a function makes of it and of an integer."""
+
+    count: Any
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.GRU(4, 4, batch_first=True), nn.BatchNorm1d(4)
+        self.register_buffer("count", torch.tensor(2))
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(self.layer(x)[0].transpose(1, 2)).transpose(1, 2)
+        return self.function(self, y)
+
+
+def rows(net: Any, y: Any) -> Any:
+    return y[:, : int(net.count)]
+
+
+def padding(net: Any, y: Any) -> Any:
+    """As codecs do: what is missing is computed of the integer."""
+    missing = (torch.ceil(y.shape[1] / (net.count + 1)) * (net.count + 1) - y.shape[1]).to(
+        torch.int64
+    )
+    return nn.functional.pad(y, (0, 0, net.count, missing)) * net.count
+
+
+def in_a_cell(net: Any, y: Any) -> Any:
+    """Which TorchDynamo reads."""
+
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(h + x.repeat(1, width))
+        return h, h
+
+    width = net.count.item()
+    return rt.scan(cell, y.transpose(0, 1), y.new_zeros(len(y), 4 * width))[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "train"), [(rows, False), (padding, True), (in_a_cell, False)]
+)
+def test_other_values_are_compiled_anew(function: Any, train: bool) -> None:
+    torch.manual_seed(0)
+    net, x = Holding(function).train(train), torch.randn(2, 5, 4)
+    compiled = rt.compile(net, (x,))
+
+    @torch.no_grad()
+    def check(compiled: Any) -> None:
+        want = copy.deepcopy(compiled.module)
+        torch.testing.assert_close(compiled(x), want(x), atol=1e-5, rtol=1e-5)
+        assert int(compiled.module.norm.num_batches_tracked) == int(want.norm.num_batches_tracked)
+
+    check(compiled)
+    other, sent = copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))
+    net.count.fill_(3)
+    check(compiled)
+    net.count = torch.tensor(1)
+    check(compiled)
+    check(other)
+    other.module.count += 2
+    check(other)
+    check(sent)
+    sent.module.count += 2
+    with pytest.raises(CompileError, match="pickled"):
+        sent(x)
+
+
+def test_values_of_others_are_not_settings() -> None:
+    """Batch norm counts its calls while it is trained; here it is not."""
+    net, x = Holding(rows).eval(), torch.randn(2, 5, 4)
+    compiled = rt.compile(net, (x,))
+    net.norm.num_batches_tracked += 1
+    form = compiled.form()
+    net.norm.num_batches_tracked += 1
+    assert compiled.form() is form
+    net.count += 1
+    assert compiled.form() is not form
+
+
+def counting(net: Any, y: Any) -> Any:
+    width = net.count.item()
+    net.count += 1
+    return y[:, :width]
+
+
+@pytest.mark.parametrize("call", [rt.compile, rt.build, rt.export])
+def test_one_that_a_call_changes_is_refused(call: Any, tmp_path: Path) -> None:
+    """Its value would be that of the first call."""
+    net, x = Holding(counting).eval(), torch.randn(2, 5, 4)
+    options = {"out": tmp_path} if call is rt.build else {}
+    if call is rt.export:
+        assert any("item" in str(node.target) for node in call(net, (x,)).graph.nodes)
+        return
+    with pytest.raises(CompileError, match="_local_scalar_dense"):
+        call(net, (x,), **options)
+
+
+def test_a_library_has_the_value(tmp_path: Path) -> None:
+    net, x = Holding(padding).eval(), torch.randn(2, 5, 4)
+    rt.build(net, (x,), out=tmp_path, name="padded")
+    got = rnncc_runtime.load(tmp_path / "libpadded.so").run({"x": x.numpy()})
+    with torch.no_grad():
+        want = net(x).numpy()
+    assert abs(next(iter(got.values())) - want).max() < 1e-5
+
+
+def test_a_list_in_a_parameter() -> None:
+    class Sizes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sizes = nn.Parameter(torch.tensor([1, 3]), requires_grad=False)
+            self.layer = nn.RNN(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            first, last = self.sizes.tolist()
+            return self.layer(x)[0][first:last]
+
+    net, x = Sizes(), torch.randn(5, 2, 4)
+    compiled = rt.compile(net, (x,))
+    for sizes in ([1, 3], [0, 3], [0, 2]):
+        net.sizes.data = torch.tensor(sizes)
+        torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
