@@ -14,7 +14,7 @@ from types import FrameType
 
 from rnncc.errors import CompileError
 from rnncc.packaging.linkers import HINTS, Files, find_linker
-from rnncc.platforms import system_of
+from rnncc.platforms import ENDING, system_of
 from rnncc.writing import partial_name, scratch
 
 _TIMEOUT = 600
@@ -100,22 +100,24 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """Until the end of the block hold Ctrl-C back; then its handler is called.
+    """Until the end of the block hold Ctrl-C back, and SIGTERM; then its handler is called.
 
     `rnncc_runtime.signals.undisturbed` does more, but takes 20 ms to import, in every command.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield  # the handler runs in another thread, or there is none
+    handlers = {n: h for n in ENDING if callable(h := signal.getsignal(n))}
+    if threading.current_thread() is not threading.main_thread():
+        yield  # the handlers run in another thread
         return
     seen: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    for number in handlers:
+        signal.signal(number, lambda number, frame: seen.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         for number, frame in seen[:1]:
-            handler(number, frame)
+            handlers[number](number, frame)
 
 
 def _hint(folder: Path) -> str | None:

@@ -76,7 +76,7 @@ def test_external_data_counts_by_content(folder: Path, tmp_path: Path, kind: str
         file.write_bytes(np.array(values, np.int64 if kind == "indices" else np.float32).tobytes())
         os.utime(file, (1e9, 1e9))
         compiled = rnncc.compile(tmp_path / "made.onnx")
-        x = np.zeros((1, *compiled.inputs["x"].shape[1:]), np.float32)
+        x = np.zeros((1, 8 if kind == "indices" else 4), np.float32)
         results.add(compiled.run({"x": x})["y"].tobytes())
     assert len(results) == len(entries(folder)) == 2
 
