@@ -6,15 +6,15 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+
+from rnncc_runtime.signals import undisturbed
 
 from rnncc.errors import CompileError
 from rnncc.packaging.linkers import HINTS, Files, find_linker
-from rnncc.platforms import ENDING, system_of
+from rnncc.platforms import system_of
 from rnncc.writing import partial_name, scratch
 
 _TIMEOUT = 600
@@ -67,7 +67,7 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
     process: subprocess.Popen[str] | None = None
     choices = HINTS.get(system_of(triple), HINTS["linux"])
     try:
-        with _uninterrupted():  # else it might be started and then forgotten
+        with undisturbed():  # else it might be started and then forgotten
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -96,28 +96,6 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
         lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
         first = next(line for word in _TELLING for line in lines if word in line)
         raise CompileError("", f"the linker {command[0]} failed: {first}", _hint(folder))
-
-
-@contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Until the end of the block hold Ctrl-C back, and SIGTERM; then its handler is called.
-
-    `rnncc_runtime.signals.undisturbed` does more, but takes 20 ms to import, in every command.
-    """
-    handlers = {n: h for n in ENDING if callable(h := signal.getsignal(n))}
-    if threading.current_thread() is not threading.main_thread():
-        yield  # the handlers run in another thread
-        return
-    seen: list[tuple[int, FrameType | None]] = []
-    for number in handlers:
-        signal.signal(number, lambda number, frame: seen.append((number, frame)))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number, frame in seen[:1]:
-            handlers[number](number, frame)
 
 
 def _hint(folder: Path) -> str | None:
