@@ -1,6 +1,10 @@
-"""What exported functions take beside `rnncc_runtime.signatures`. Light: it imports nothing."""
+"""What exported functions take beside `rnncc_runtime.signatures`, and return. Light: it imports
+nothing."""
 
 from __future__ import annotations
+
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
+"""What they return: the error codes of include/rnncc.h."""
 
 PART, PART_SUFFIX = "part", "_part"
 """What a function takes that several threads call together, behind its other pointers, and the end

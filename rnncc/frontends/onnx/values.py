@@ -10,14 +10,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import NUMPY, OF_NUMPY, dims_of, dtype_of
 from rnncc.records import record
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
-
-NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
-"""Our element types by NumPy's."""
 
 
 MAX_RANK = 64
@@ -53,7 +50,7 @@ def is_uniform(numbers: Array) -> bool:
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """Our name of an element type, else NumPy's."""
-    return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)
+    return "bf16" if dtype.name == "bfloat16" else OF_NUMPY.get(dtype, dtype.name)
 
 
 class SizeOverflow(Exception):
