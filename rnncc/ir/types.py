@@ -47,12 +47,6 @@ NUMPY: dict[str, type[Any]] = {
 """Element types as arrays hold them: a bf16, which NumPy does not have, by its bits."""
 OF_NUMPY = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
 """Element types by NumPy's."""
-C_TYPES = {
-    **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
-    **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
-    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t"},
-}
-"""Element types in C as they lie in memory; floats of 16 bits stand for their bits."""
 ITEM_BYTES = {name: np.dtype(numpy).itemsize for name, numpy in NUMPY.items()}
 FLOATS = ("f32", "f64")
 WIDE = {

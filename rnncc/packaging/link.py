@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rnncc_runtime.signals import undisturbed
-
 from rnncc.errors import CompileError
 from rnncc.packaging.linkers import HINTS, Files, find_linker
 from rnncc.platforms import system_of
@@ -64,6 +62,8 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
         folder: for its own temporary files.
         triple: what it links for.
     """
+    from rnncc_runtime.signals import undisturbed
+
     process: subprocess.Popen[str] | None = None
     choices = HINTS.get(system_of(triple), HINTS["linux"])
     try:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rnncc.ir.types import C_TYPES
+from rnncc.kern.signatures import C_TYPES
 from rnncc.names import in_comment
 from rnncc.platforms import LINE, system_of
 from rnncc.sizes import TIME

@@ -29,8 +29,6 @@ from rnncc.platforms import LINE
 from rnncc.records import record
 
 Vector = tuple[int, ...]
-Grain = tuple[int, int]
-"""The alignment that a start must have, and the one preferred."""
 
 LITTLE = 4
 """Coefficients of so many lines are rounded up to lines: that adds less than a quarter."""

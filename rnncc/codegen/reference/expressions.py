@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from rnncc.ir.dims import Dim, Excess, Quotient
-from rnncc.ir.types import C_TYPES, NUMPY
+from rnncc.ir.types import NUMPY
 from rnncc.kern.access import Access
 from rnncc.kern.largest import Largest
+from rnncc.kern.signatures import C_TYPES
 
 VALUE_TYPES = {**C_TYPES, "i1": "int"}
 """Element types while a kernel computes with them."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rnncc.codegen.reference.expressions import ENDINGS, LETTERS, mentions
 from rnncc.ir.ops.casts import OF_ONE_WIDTH
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
-from rnncc.ir.types import C_TYPES
+from rnncc.kern.signatures import C_TYPES
 from rnncc.kern.size_limits import LARGEST_PRODUCT, LARGEST_SIZE
 from rnncc.kern.training import SPREAD
 
