@@ -26,14 +26,15 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run()
-    except KeyboardInterrupt:
-        _leave()
+    except KeyboardInterrupt as error:  # no command has begun, or it has ended
+        _leave(getattr(error, "number", signal.SIGINT))
 
 
-def _leave(*_: object) -> NoReturn:
+def _leave(number: int, frame: object = None) -> NoReturn:
+    what = b"interrupted" if number == signal.SIGINT else b"terminated"
     with suppress(OSError):
-        os.write(2, b"rnncc: error: interrupted\n")
-    os._exit(130)
+        os.write(2, b"rnncc: error: %s\n" % what)
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

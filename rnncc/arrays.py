@@ -16,6 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from rnncc.errors import CompileError
+from rnncc.formats import ZIP_ENTRY
 from rnncc.sources import limit, read_bytes, too_large
 from rnncc.writing import writing
 
@@ -31,8 +32,6 @@ KINDS = "biufU"
 MAX_CHARACTER = 0x10FFFF
 
 _MAGIC = b"\x93NUMPY"
-_ENTRY = b"PK\x01\x02"
-"""Begins each entry of a zip file's table."""
 _ENCRYPTED = 1
 _FIELD = re.compile(
     r"\s*'(\w+)'\s*:\s*('[^'\\]*'|True|False|\((?:\s*\d{1,18}L?\s*,)*(?:\s*\d{1,18}L?)?\s*\))\s*,?\s*",
@@ -73,7 +72,7 @@ class _Damaged(Exception):
 
 def _members(data: bytes, name: str) -> Iterator[tuple[str, Array]]:
     """The arrays of a zip file."""
-    if data.count(_ENTRY) > MAX_ARRAYS:  # before each becomes an object
+    if data.count(ZIP_ENTRY) > MAX_ARRAYS:  # before each becomes an object
         raise _Damaged(f"it holds more than {MAX_ARRAYS}")
     remaining, seen = limit(), set[str]()
     with ZipFile(io.BytesIO(data)) as file:

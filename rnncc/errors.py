@@ -50,10 +50,7 @@ class CompileError(Exception):
         self.hint = hint
         self.differ = tuple(differ)
         text = f"{self.location}: {what}" if self.location else what
-        text = f"{text} ({hint})" if hint else text
-        text = " ".join(text.split())
-        half = MOST // 2
-        super().__init__(text if len(text) <= MOST else f"{text[:half]} ... {text[-half:]}")
+        super().__init__(_as_line(f"{text} ({hint})" if hint else text))
 
 
 class NetError(CompileError):
@@ -90,7 +87,13 @@ class InternalError(Exception):
         places = [f"{f.filename.rpartition(f'{_PACKAGE}/')[2]}:{f.lineno}, " for f in frames[-1:]]
         what = f"{''.join(places)}{type(error).__name__}: {error}"
         report = "please report this line, with the model if you can"
-        return InternalError(" ".join(f"{location}: {what} ({report})".split()))
+        return InternalError(_as_line(f"{location}: {what} ({report})"))
+
+
+def _as_line(text: str) -> str:
+    """A message in one line, without its middle where that is long."""
+    text, half = " ".join(text.split()), MOST // 2
+    return text if len(text) <= MOST else f"{text[:half]} ... {text[-half:]}"
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

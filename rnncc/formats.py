@@ -12,7 +12,7 @@ ELF = b"\x7fELF"
 _START = 1 << 16
 """How many bytes of a text are looked at."""
 
-_ENTRY, _MOST = b"PK\x01\x02", 10_000
+ZIP_ENTRY, _MOST = b"PK\x01\x02", 10_000
 """Begins each entry of a zip file's table; how many are looked at."""
 
 _LIBRARY = "`rnncc run`, `inspect`, `plan` and `bench` take libraries; this needs the net"
@@ -89,7 +89,7 @@ def kind_of(data: bytes) -> tuple[str, str | None] | None:
 
 
 def _kind_of_zip(data: bytes) -> tuple[str, str | None] | None:
-    if data.count(_ENTRY) > _MOST:  # before each becomes an object
+    if data.count(ZIP_ENTRY) > _MOST:  # before each becomes an object
         return "a zip file", _UNPACK
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

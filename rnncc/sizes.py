@@ -13,6 +13,9 @@ from rnncc.errors import CompileError
 TIME, BATCH = "T", "N"
 """The symbols of the steps of a sequence and of its rows, in every shape of every net."""
 
+TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
+"""Sizes at which figures are shown unless others are asked for; one for all other symbols."""
+
 _BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 SizeValues = str | Sequence[int] | Mapping[str, int] | None

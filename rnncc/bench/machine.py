@@ -138,10 +138,10 @@ def block_sizes(largest: int) -> list[int]:
     return sizes
 
 
-def find_caches(cpu: int = 0) -> dict[str, int]:
+def find_caches() -> dict[str, int]:
     """Bytes of each cache that holds data, as Linux tells them."""
     caches: dict[str, int] = {}
-    for folder in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             kind, level, size = (
                 (folder / name).read_text().strip() for name in ("type", "level", "size")

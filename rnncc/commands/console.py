@@ -1,7 +1,7 @@
 """What surrounds a command: standard streams, interruptions, and errors as one line.
 
 In: a command and its arguments. Out: the exit status: 0, 1 for a fault of rnncc, 2 for bad input,
-130 for an interruption, 141 where nobody reads the output.
+130 for an interruption, 141 where nobody reads the output, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,13 +19,22 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 from rnncc.errors import CompileError, InternalError, is_out_of_memory
+from rnncc.platforms import ENDING
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
-"""As shells say of processes that SIGINT or SIGPIPE has ended."""
+BY_SIGNAL, BROKEN_PIPE = 128, 141
+"""As shells say of processes that a signal has ended: with its number added, and for SIGPIPE."""
 FAULT, BAD_INPUT = 1, 2
 SOME_OBJECTS = 50_000
 """New ones after which a command's process looks for garbage: after Python's 700 it does so by the
 hundred while it compiles one net, for some 30 ms of 700."""
+
+
+class Interruption(KeyboardInterrupt):
+    """A signal that ends the process, once all blocks have tidied up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
@@ -34,8 +43,10 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
         status = _status(command, arguments)
         sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, Interruption) else signal.SIGINT
+        message = "interrupted" if number == signal.SIGINT else "terminated"
+        return _fail(message, BY_SIGNAL + number)
     except BrokenPipeError:
         return BROKEN_PIPE
     except Exception as error:
@@ -48,14 +59,13 @@ def run_process(command: click.Command) -> NoReturn:
     """As `run`, with what a process of its own has: its arguments, its streams, Ctrl-C; its end."""
     _open_streams()
     gc.set_threshold(SOME_OBJECTS)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored
-        _expect_interruption()
-        sys.unraisablehook = _unraisable
+    _expect_interruption()
     completes = "_RNNCC_COMPLETE" in os.environ  # a shell asks what may stand next
     status = command.main(prog_name="rnncc") if completes else run(command, sys.argv[1:])
     _close_streams()
-    signal.signal(signal.SIGINT, _leave)  # nothing is left to tidy up
-    if status != INTERRUPTED:
+    for number in _expected():  # nothing is left to tidy up
+        signal.signal(number, _leave)
+    if status <= BY_SIGNAL or status == BROKEN_PIPE:
         cast(Any, atexit)._run_exitfuncs()
     # Python would take every object apart, which takes longer than linking a library, and wait for
     # a thread in which LLVM is at work.
@@ -127,7 +137,15 @@ def _close_streams() -> None:
 
 
 def _expect_interruption() -> None:
-    signal.signal(signal.SIGINT, _interrupt)
+    """Let the signals in `ENDING` tidy up, but for those that are to be ignored."""
+    for number in ENDING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _interrupt)
+            sys.unraisablehook = _unraisable
+
+
+def _expected() -> list[int]:
+    return [number for number in ENDING if signal.getsignal(number) is _interrupt]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -136,15 +154,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     It waits for the end of an import, as half of a module may not be safe to take apart (a command
     ended in a double free), and Python 3.11 makes another error of it where a class is defined.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for expected in _expected():
+        signal.signal(expected, signal.SIG_DFL)
     if _is_importing(frame) and hasattr(signal, "setitimer"):
-        _interrupt_later()
+        _interrupt_later(number)
     else:
-        raise KeyboardInterrupt
+        raise Interruption(number)
 
 
-def _interrupt_later() -> None:
-    signal.signal(signal.SIGALRM, _interrupt)
+def _interrupt_later(number: int) -> None:
+    signal.signal(signal.SIGALRM, lambda _, frame: _interrupt(number, frame))
     signal.setitimer(signal.ITIMER_REAL, 0.001)
 
 
@@ -157,7 +176,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _leave(number: int, frame: object) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(BY_SIGNAL + number)
 
 
 def _unraisable(what: Any) -> None:
@@ -165,8 +184,8 @@ def _unraisable(what: Any) -> None:
 
     After one, destructors of objects that were being made may fail: that is nobody's business.
     """
-    if isinstance(what.exc_value, KeyboardInterrupt):
+    if isinstance(what.exc_value, Interruption):
         _expect_interruption()
-        _interrupt_later()  # at once would be within this hook
-    elif signal.getsignal(signal.SIGINT) != signal.SIG_DFL:
+        _interrupt_later(what.exc_value.number)  # at once would be within this hook
+    elif all(signal.getsignal(number) != signal.SIG_DFL for number in ENDING):
         sys.__unraisablehook__(what)

@@ -13,13 +13,11 @@ from rnncc_runtime.sizes import Size, parse_largest
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.errors import CompileError
 from rnncc.formats import ELF
-from rnncc.sizes import BATCH, TIME, parse_sizes
+from rnncc.sizes import TYPICAL, TYPICAL_OTHER, parse_sizes
 from rnncc.sources import NetFile, head
 
 Report = dict[str, Any]
 
-USUAL, OTHER = {TIME: 50, BATCH: 8}, 50
-"""Sizes that are not given, as `rnncc plan` has them for nets."""
 BLOCKS = ("workspace", "state", "tape", "weights")
 GROUPS = ("inputs", "outputs", "parameters")
 
@@ -93,7 +91,7 @@ def plan(path: Path, at: str | None) -> Report:
     """
     metadata = describe(path)
     symbols = symbols_of(metadata)
-    sizes = {symbol: USUAL.get(symbol, OTHER) for symbol in symbols}
+    sizes = {symbol: TYPICAL.get(symbol, TYPICAL_OTHER) for symbol in symbols}
     sizes |= parse_sizes(at, symbols)
     blocks = {
         block: {"size": str(formula), "bytes": _value(formula, sizes)}

@@ -17,6 +17,7 @@ from rnncc.commands.scoring import Scoring, typed
 from rnncc.errors import CompileError
 from rnncc.sizes import BATCH
 from rnncc.sources import read_bytes
+from rnncc.stages.threads import beside
 
 CSV = ".csv"
 ROWS = 256
@@ -198,5 +199,9 @@ def compute(model: Model | TrainableModel, arrays: Arrays, threads: int) -> Arra
         if threads > 1:
             raise CompileError("--threads", "a GPU has threads of its own", "leave it out")
         return model.run(inputs)
-    with Pool(threads) as pool:
-        return model.run(inputs, pool=pool)
+
+    def work() -> Arrays:
+        with Pool(threads) as pool:
+            return model.run(inputs, pool=pool)
+
+    return beside(work)()  # Ctrl-C ends the command in the midst of a call of the library

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
 from rnncc_runtime import ModelError
 from rnncc_runtime.cuda import Device
 
 from rnncc.codegen import targets
+from rnncc.codegen.llvm.host import host
 from rnncc.codegen.nvptx.ptx import assembler
 from rnncc.driver.remote.models import runs_here
 from rnncc.driver.remote.runners import find_runner
@@ -21,9 +21,10 @@ Row = tuple[str, str, str, str, str, str, str]
 
 def rows() -> list[Row]:
     """This machine, then what can be compiled for from any machine; GPUs last."""
-    host, cpu = llvm.get_default_triple(), llvm.get_host_cpu_name()
+    triple = host().triple
     row = targets.row_of(None)
-    own = ("", "this one", host, cpu, ",".join(row.products), _linker(host, "so"), "this machine")
+    files, linker = ",".join(row.products), _linker(triple, "so")
+    own = ("", "this one", triple, host().cpu, files, linker, "this machine")
     source = ",".join(targets.REFERENCE.products)
     c99 = ("c99", "any, by a C compiler", "", "", source, "", _runner("c99"))
     gpu = ("nvptx", "NVIDIA GPU", "", _chips(), own[4], own[5], _gpu())

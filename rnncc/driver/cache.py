@@ -13,7 +13,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from hashlib import blake2b
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,14 @@ import llvmlite
 import numpy as np
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.reading import external_files, is_onnx, load
+from rnncc.frontends.onnx.external_data import external_files
+from rnncc.frontends.onnx.reading import is_onnx, load
 from rnncc.frontends.torch.archives import is_exported
 from rnncc.options import Options
 from rnncc.own_files import cache_folder, is_ours, is_own, make_folder, own_file
 from rnncc.sizes import parse_bytes
 from rnncc.sources import is_regular, read_bytes
+from rnncc.version import __version__
 from rnncc.writing import PARTIAL, replacing
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     if None in parts:
         return None
     settings = json.dumps(asdict(options), sort_keys=True, default=repr)
-    makers = f"{llvmlite.__version__} {np.__version__} {_sources()}"
+    makers = f"{__version__} {llvmlite.__version__} {np.__version__} {_sources()}"
     digest = blake2b(digest_size=20)
     for part in (makers.encode(), repr(target).encode(), settings.encode(), *parts):
         assert part is not None
@@ -89,9 +92,10 @@ def find(key: str | None) -> bytes | None:
         if _checksum(key, [content]) != checksum:
             path.unlink()
             return None
-        os.utime(path)
     except OSError:
         return None
+    with suppress(OSError):  # entries of a disk that is read-only now serve as well
+        os.utime(path)
     return content
 
 
@@ -178,8 +182,12 @@ def _content(source: Any) -> bytes | None:
 
 
 def _beside(source: Any, content: bytes) -> bytes | None:
-    """What else a file's meaning depends on: the package of its format, and the sizes and times of
-    the files that an ONNX model's tensors lie in."""
+    """What else a file's meaning depends on: the package of its format, and the bytes of the files
+    that an ONNX model's tensors lie in.
+
+    Their sizes and times say too little: weights that are trained again have the same size, and
+    what unpacks or copies them may give them the same time.
+    """
     exported = is_exported(source)
     if not exported and not is_onnx(source):
         return b""
@@ -190,9 +198,13 @@ def _beside(source: Any, content: bytes) -> bytes | None:
         if exported:
             return repr(facts).encode()
         if isinstance(source, (str, Path)) and b"location" in content:
-            for file in external_files(load(source), source):
-                status = file.stat()
-                facts.append((str(file), status.st_size, status.st_mtime_ns))
+            paths = external_files(load(source), Path(source).parent)
+            if sum(path.stat().st_size for path in paths) > LARGEST_NET:
+                return None
+            for path in paths:
+                with path.open("rb") as file:
+                    digest = file_digest(file, partial(blake2b, digest_size=20))
+                facts.append((str(path), digest.hexdigest()))
     except (CompileError, OSError, PackageNotFoundError):
         return None  # the importer says why
     return repr(facts).encode(errors="backslashreplace")

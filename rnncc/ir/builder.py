@@ -36,7 +36,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.ops.windows import Windows
 from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
-from rnncc.ir.types import NAMES, Tensor, cast_steps, dims_of, dtype_of, shape_text, tensor
+from rnncc.ir.types import OF_NUMPY, Tensor, cast_steps, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
@@ -108,7 +108,7 @@ class Builder(PlainOps):
 
     def constant(self, array: np.ndarray[Any, Any], dtype: str | None = None) -> SSAValue:
         """A small literal array; its own dtype unless one is given."""
-        return self._insert(Constant.of(np.asarray(array), dtype or NAMES[array.dtype]))
+        return self._insert(Constant.of(np.asarray(array), dtype or OF_NUMPY[array.dtype]))
 
     def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
         return self._insert(Fill(self._type(dims, dtype), value=FloatAttr(float(value), f64)))

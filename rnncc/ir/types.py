@@ -48,8 +48,8 @@ NUMPY: dict[str, type[Any]] = {
 }
 """Element types as arrays hold them: a bf16, which NumPy does not have, by its bits, a text by its
 number."""
-NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name not in ("bf16", "text")}
-"""The element types of arrays that say themselves what they hold."""
+OF_NUMPY = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name not in ("bf16", "text")}
+"""Element types by NumPy's, of arrays that say themselves what they hold."""
 ITEM_BYTES = {name: np.dtype(numpy).itemsize for name, numpy in NUMPY.items()}
 FLOATS = ("f32", "f64")
 WIDE = {

@@ -20,6 +20,7 @@ from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.kernels import Contract, Reduce
+from rnncc.kern.signatures import BAD_COUNT, BAD_INDEX
 
 
 @irdl_op_definition
@@ -80,10 +81,6 @@ class Reverse(IRDLOperation):
         self, x: SSAValue, lengths: SSAValue, out: SSAValue, dims: tuple[Dim, Dim, Dim]
     ) -> None:
         super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
-
-
-BAD_INDEX, BAD_COUNT = 5, 14
-"""Codes that calls end with, of include/rnncc.h: those between are of other errors."""
 
 
 class IndexedMove(IRDLOperation):

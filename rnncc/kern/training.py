@@ -11,11 +11,13 @@ import numpy as np
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES, NUMPY
 from rnncc.kern.program import Port
+from rnncc.platforms import LINE
 from rnncc.records import record
 
-LINE = 64
-"""The slots of the tape begin at a multiple of this many bytes, after the seal and the pointers."""
 POINTER_BYTES = SEAL_BYTES = 8
+SPREAD = 0x9E3779B97F4A7C15
+"""Of the seal: an odd number near 2^64 divided by the golden ratio; multiplied by it, other sizes
+differ."""
 
 
 @record

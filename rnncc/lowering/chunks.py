@@ -55,7 +55,7 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     """
     ends = zip(op.inits, op.yields[0], op.finals, strict=True)
     homes = [_home(lowering, init, value, final) for init, value, final in ends]
-    first, iteration = lowering.fresh_index("t"), lowering.fresh_index("t")
+    first, iteration = lowering.fresh_index(), lowering.fresh_index()
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     _enter(lowering, op, homes, Dim.of(first), Dim.of(iteration))

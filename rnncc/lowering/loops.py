@@ -82,7 +82,7 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     homes = _homes(lowering, op, sequences)
     _clear_flags(lowering, op)
     if chunked:
-        first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
+        first, extent = lowering.fresh_index(), lowering.fresh_index()
         target, rows = _chunk_size(lowering, chunked, op.steps)
         ahead = Ahead(Dim.of(first), Dim.of(extent), target, rows)
         # The outer loop goes from chunk to chunk and carries the state between them.
@@ -218,7 +218,7 @@ def _emit_steps(
     count: Dim,
 ) -> list[SSAValue]:
     """The loop over single steps; returns the buffers of the last state."""
-    index = lowering.fresh_index("t")
+    index = lowering.fresh_index()
     body = Block(arg_types=[v.type for v in inits])
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     consts, carry, rows = op.groups

@@ -69,7 +69,7 @@ def place(lowering: Lowering, value: SSAValue, sequence: SSAValue, t: Dim) -> Pl
 def copy_shift(lowering: Lowering, op: Shift) -> Placed:
     """A dense copy of a shifted sequence, row by row."""
     steps, *dims = dims_of(op.y)
-    dest, t, iteration = lowering.scratch(op.y), lowering.fresh_index("t"), Block()
+    dest, t, iteration = lowering.scratch(op.y), lowering.fresh_index(), Block()
     assert op.parent is not None
     with lowering.at(op.parent):
         lowering.builders.append(OpBuilder(InsertPoint.at_end(iteration)))

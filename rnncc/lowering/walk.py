@@ -172,11 +172,11 @@ class Lowering:
             self._buffers[-1].location = value.owner.location
         return place
 
-    def fresh_index(self, stem: str) -> str:
+    def fresh_index(self) -> str:
         """A new loop index; `t` first, then `t1`, ..."""
         self._indices += 1
         reserved = set(self.result.symbols)
-        name = stem if self._indices == 1 else f"{stem}{self._indices - 1}"
+        name = "t" if self._indices == 1 else f"t{self._indices - 1}"
         while name in reserved:
             name = f"_{name}"
         return name

@@ -6,11 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from rnncc.errors import CompileError
 from rnncc.packaging.linkers import HINTS, Files, find_linker
@@ -64,10 +62,12 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
         folder: for its own temporary files.
         triple: what it links for.
     """
+    from rnncc_runtime.signals import undisturbed
+
     process: subprocess.Popen[str] | None = None
     choices = HINTS.get(system_of(triple), HINTS["linux"])
     try:
-        with _uninterrupted():  # else it might be started and then forgotten
+        with undisturbed():  # else it might be started and then forgotten
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -96,26 +96,6 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
         lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
         first = next(line for word in _TELLING for line in lines if word in line)
         raise CompileError("", f"the linker {command[0]} failed: {first}", _hint(folder))
-
-
-@contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Until the end of the block hold Ctrl-C back; then its handler is called.
-
-    `rnncc_runtime.signals.undisturbed` does more, but takes 20 ms to import, in every command.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield  # the handler runs in another thread, or there is none
-        return
-    seen: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        for number, frame in seen[:1]:
-            handler(number, frame)
 
 
 def _hint(folder: Path) -> str | None:

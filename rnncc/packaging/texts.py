@@ -8,16 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rnncc.kern.signatures import C_TYPES
 from rnncc.names import in_comment
 from rnncc.platforms import LINE, system_of
 from rnncc.sizes import TIME
 from rnncc.templates import template
 
-_C_TYPES = {
-    **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
-    **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
-    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t", "text": "int32_t"},
-}
 GROUPS = ("inputs", "outputs", "parameters")
 _FOLDER = Path(__file__).parent / "templates"
 TEMPLATES = {
@@ -174,7 +170,7 @@ def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[
         {
             "title": in_comment(entry["name"]),
             "c_name": entry.get("c_name", ""),
-            "c_type": _C_TYPES[entry["dtype"]],
+            "c_type": C_TYPES[entry["dtype"]],
             "dtype": _NUMPY[entry["dtype"]],
             "shape": f"[{', '.join(map(str, entry['shape']))}]",
             "note": _note(entry, kept),

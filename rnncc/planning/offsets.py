@@ -25,15 +25,11 @@ from rnncc.planning.order import (
     least_heights,
     reference,
 )
+from rnncc.platforms import LINE
 from rnncc.records import record
-from rnncc.sizes import BATCH, TIME
 
 Vector = tuple[int, ...]
-Grain = tuple[int, int]
-"""The alignment that a start must have, and the one preferred."""
 
-LINE = 64
-"""Bytes of a line of the cache."""
 LITTLE = 4
 """Coefficients of so many lines are rounded up to lines: that adds less than a quarter."""
 NONE, COARSE, ALL = range(3)
@@ -46,8 +42,6 @@ each block above starts from all of them."""
 SLACK, SLACK_OF_ALL = 0.0005, 0.005
 """Memory that may be given up for one formula less, as a part of the least: in an offset, on which
 others add up, less than in the size of all."""
-TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
-"""Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
 
 @record

@@ -20,7 +20,6 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
 from rnncc.planning.layout import Plan, Planned
 from rnncc.planning.lifetimes import lifetimes
-from rnncc.planning.offsets import TYPICAL, TYPICAL_OTHER
 from rnncc.planning.rows import (
     BufferRow,
     KernelRow,
@@ -32,6 +31,7 @@ from rnncc.planning.rows import (
 )
 from rnncc.planning.uses import Timeline, timeline
 from rnncc.records import record
+from rnncc.sizes import TYPICAL, TYPICAL_OTHER
 
 Sizes = Mapping[str, int]
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -40,6 +40,38 @@ class Manner:
     precision: str
 
 
+@record
+class _Carried:
+    """What goes from step to step: the tensors of the state, then those that the cell keeps.
+
+    Attributes:
+        names: what messages call each.
+        plain: the numbers of those that are changed in place and need no gradient before.
+        counters: of those that are numbers of Python's.
+    """
+
+    tensors: list[torch.Tensor]
+    names: list[str]
+    plain: frozenset[int]
+    counters: frozenset[int]
+
+    @staticmethod
+    def of(state: Any, kept: Sequence[Any], places: Sequence[StatePlace]) -> _Carried:
+        """What a state and a cell that keeps values at these places carry."""
+        tensors = tensors_of(state)
+        names = [f"state {i}" for i in range(len(tensors))]
+        plain, counters = set[int](), set[int]()
+        for place, value in zip(places, kept, strict=True) if places else ():
+            for tensor in tensors_of(value):
+                if place.in_place and not tensor.requires_grad:
+                    plain.add(len(tensors))
+                if place.is_number:
+                    counters.add(len(tensors))
+                tensors.append(tensor)
+                names.append(str(place))
+        return _Carried(tensors, names, frozenset(plain), frozenset(counters))
+
+
 def all_steps(
     cell: Callable[..., Any],
     xs: Any,
@@ -66,34 +98,25 @@ def all_steps(
         Counts: it keeps numbers that change from step to step.
         CompileError: it cannot be read, or is not supported.
     """
-    sequences, states = leaves(xs), tensors_of(state)
-    first_kept = len(states)
-    names = [f"state {i}" for i in range(first_kept)]
-    plain, counters = frozenset[int](), frozenset[int]()
-    if places:
-        for place, value in zip(places, kept, strict=True):
-            tensors = tensors_of(value)
-            states += tensors
-            names += [str(place)] * len(tensors)
-        plain = frozenset(_without_gradients(places, kept, first_kept))
-        counters = frozenset(_numbers(places, kept, first_kept))
-    device = device_of(sequences, states)
+    sequences, carried = leaves(xs), _Carried.of(state, kept, places)
+    device = device_of(sequences, carried.tensors)
     rows_like = row_types(sequences)
-    kinds = *rows_like, *[(x.shape, x.dtype) for x in states]
-    carried = state, list(kept)
+    kinds = *rows_like, *[(x.shape, x.dtype) for x in carried.tensors]
 
     def run(
         loop: TorchNet, taken: Sequence[int], consts: Sequence[torch.Tensor]
     ) -> Sequence[torch.Tensor]:
-        tensors = [*(sequences[i] for i in taken), *states, *consts]
+        tensors = [*(sequences[i] for i in taken), *carried.tensors, *consts]
         return within_transforms(apply, loop, tensors)
 
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, Any]:
         stand_ins = stand_ins_of(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
-        kind = None if _is_transformed() else plain, how.reverse, how.precision
-        reading = CellCall(cell, rows, starts, names, is_first, *kind, run, counters)
-        operands = with_tensors(xs, rows), *with_tensors(carried, starts)
+        kind = None if _is_transformed() else carried.plain, how.reverse, how.precision
+        reading = CellCall(
+            cell, rows, starts, carried.names, is_first, *kind, run, carried.counters
+        )
+        operands = with_tensors(xs, rows), *with_tensors((state, list(kept)), starts)
 
         def read_once(reading: CellCall) -> tuple[Any, Any, Any, Any]:
             return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
@@ -144,25 +167,6 @@ def count_of_steps(xs: Any) -> int:
 def _is_transformed() -> bool:
     """Whether tensors may have gradients or tangents that `requires_grad` does not tell of."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def _without_gradients(
-    places: Sequence[StatePlace], kept: Sequence[Any], number: int
-) -> Iterable[int]:
-    """The numbers of the states that are changed in place and need no gradient before."""
-    for place, value in zip(places, kept, strict=True):
-        for tensor in tensors_of(value):
-            if place.in_place and not tensor.requires_grad:
-                yield number
-            number += 1
-
-
-def _numbers(places: Sequence[StatePlace], kept: Sequence[Any], number: int) -> Iterable[int]:
-    """The numbers of the states that are numbers of Python's."""
-    for place, value in zip(places, kept, strict=True):
-        if place.is_number:
-            yield number
-        number += len(tensors_of(value))
 
 
 def check_same(name: str, before: Any, after: Any) -> None:

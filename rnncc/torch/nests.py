@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-_DICTS = (dict, OrderedDict)
-_NESTS = (*_DICTS, list, tuple)
+DICTS = (dict, OrderedDict)
+_NESTS = (*DICTS, list, tuple)
 CHANGED = "a cell changes the nest of its state, and returns another one: return that one"
 TWICE = "a cell changes its state, in which one dict, list or dataclass stands twice: copy it"
 
@@ -26,7 +26,7 @@ def in_order_of(before: Any, after: Any) -> Any:
     kind = type(before)
     if kind is not type(after) or kind not in _NESTS:
         return after
-    if kind in _DICTS:
+    if kind in DICTS:
         if before.keys() != after.keys():
             return after
         return kind([(key, in_order_of(value, after[key])) for key, value in before.items()])
@@ -38,7 +38,7 @@ def in_order_of(before: Any, after: Any) -> Any:
 def copied(nest: Any) -> Any:
     """A nest that can be changed while the other stays as it is; the tensors are the same."""
     kind = type(nest)
-    if kind in _DICTS:
+    if kind in DICTS:
         return kind([(key, copied(value)) for key, value in nest.items()])
     if names := _fields(kind):
         return kind(**{name: copied(getattr(nest, name)) for name in names})
@@ -55,9 +55,9 @@ def is_as_before(nest: Any, before: Any) -> bool:
     if type(nest) is not kind or len(nest) != len(before):
         return False
     known: Any = nest
-    if kind in _DICTS and known.keys() != before.keys():
+    if kind in DICTS and known.keys() != before.keys():
         return False
-    for key in before if kind in _DICTS else range(len(before)):
+    for key in before if kind in DICTS else range(len(before)):
         if not is_as_before(nest[key], before[key]):
             return False
     return True
@@ -78,7 +78,7 @@ def stands_twice(nest: Any, met: list[Any]) -> bool:
     kind = type(nest)
     parts = [getattr(nest, name) for name in _fields(kind)]
     if kind in _NESTS:
-        parts = list(nest.values()) if kind in _DICTS else list(nest)
+        parts = list(nest.values()) if kind in DICTS else list(nest)
     return any(stands_twice(part, met) for part in parts)
 
 
@@ -134,7 +134,7 @@ def put_into(nest: Any, new: Any) -> Any:
     elif kind is tuple:
         return tuple(map(put_into, nest, new))
     elif kind in _NESTS:
-        for key in nest if kind in _DICTS else range(len(nest)):
+        for key in nest if kind in DICTS else range(len(nest)):
             nest[key] = put_into(nest[key], new[key])
     else:
         return new

@@ -8,7 +8,6 @@ hundred entries of a table of theirs."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -17,9 +16,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.trace import refused_by
+from rnncc.torch.nests import DICTS
 
 _PLAIN = (tuple, list)
-_DICTS = (dict, OrderedDict)
 _ENDS = (torch.Tensor, torch.nn.Parameter, type(None), bool, int, float)
 """Types, not their subclasses, that are leaves."""
 
@@ -31,7 +30,7 @@ def leaves(tree: Any) -> list[Any]:
         return [tree]
     if kind in _PLAIN:
         return [leaf for part in tree for leaf in leaves(part)]
-    if kind in _DICTS:
+    if kind in DICTS:
         return [leaf for part in tree.values() for leaf in leaves(part)]
     return pytree.tree_leaves(tree)
 
@@ -56,7 +55,7 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
         return function(tree)
     if kind in _PLAIN:
         return kind([mapped(function, part) for part in tree])
-    if kind in _DICTS:
+    if kind in DICTS:
         return kind([(key, mapped(function, part)) for key, part in tree.items()])
     return pytree.tree_map(function, tree)
 

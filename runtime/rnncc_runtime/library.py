@@ -16,6 +16,7 @@ from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
+from rnncc_runtime.signals import undisturbed
 from rnncc_runtime.signatures import symbols_of
 from rnncc_runtime.training import TrainableModel
 
@@ -273,7 +274,7 @@ def _open(file: Path) -> ctypes.CDLL:
 
         # The loader knows a library by its path: a library built anew would be the old one.
         # Under another name it looks at the file itself, and shares what is the same.
-        with tempfile.TemporaryDirectory() as folder:
+        with undisturbed(), tempfile.TemporaryDirectory() as folder:  # which else might stay
             alias = Path(folder) / file.name
             alias.symlink_to(file)
             return ctypes.CDLL(str(alias))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from ctypes import addressof, c_void_p
 from functools import wraps
@@ -66,6 +66,11 @@ def alone(method: _F) -> _F:
     return cast(_F, wrapper)
 
 
+def _symbols_in(specs: Iterable[TensorSpec]) -> set[str]:
+    """The symbols of all sizes of arrays."""
+    return {symbol for spec in specs for size in spec.sizes for symbol in size.symbols}
+
+
 class Stream(Compiled):
     """A model and the state of a batch of sequences; `Model.stream` makes it.
 
@@ -102,17 +107,15 @@ class Stream(Compiled):
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = checksum_of(metadata)
         self._kept_symbols = [s for s in self._symbols if s != TIME]
-        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
-        self._begun_with = {s for sizes in shapes for size in sizes for s in size.symbols}
+        self._begun_with = _symbols_in([*self.starts.values(), *(s for s, _ in self._slots)])
         (self._rows,) = self._begun_with if len(self._begun_with) == 1 else [BATCH]
-        sizes = (size for spec in self.inputs.values() for size in spec.sizes)
-        self._shown = {s for size in sizes for s in size.symbols if s != TIME}
+        self._shown = _symbols_in(self.inputs.values()) - {TIME}
         self._given: dict[str, object] | None = None  # waits for sizes that the first step shows
         self._batch = None if batch is None else as_size(batch, "batch")
         self._step, self._order = functions["step"], list(specs)
-        sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
-        self._timed = any(TIME in size.symbols for size in sizes)
-        self._single = all(map(leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
+        ports = [*self.inputs.values(), *self.outputs.values()]
+        self._timed = TIME in _symbols_in(ports)
+        self._single = all(map(leads_with_time, ports))
         self._state, self._workspace = self._memory(0), self._memory(0)
         self._sizes: dict[str, int] | None = None
         self._busy = False  # no thread gives way between a look at it and the next statement

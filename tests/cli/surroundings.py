@@ -2,7 +2,7 @@
 
 Started as a process, which imports what commands need once: a line of JSON in, one out. Requests:
 `words`; `streams`: path, "closed" or "broken" of descriptors 0 to 2; `encoding`; `seconds` after
-which an interruption comes; `file_size`, the most bytes of a file.
+which `signal` comes, an interruption without it; `file_size`, the most bytes of a file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import time
 from importlib import import_module
 from typing import Any
+
+from rnncc.platforms import ENDING
 
 LATEST = 60
 LOADED = (
@@ -37,15 +39,16 @@ def main() -> None:
         import_module(name)
     for line in sys.stdin:
         request = json.loads(line)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         child = os.fork()
         if not child:
             run(request)
-        print(json.dumps({"status": ended(child, request.get("seconds"))}), flush=True)
+        number = request.get("signal", signal.SIGINT)
+        print(json.dumps({"status": ended(child, request.get("seconds"), number)}), flush=True)
 
 
-def ended(child: int, seconds: float | None) -> int:
-    """The exit status of a child, which may be interrupted, and is killed if it hangs."""
+def ended(child: int, seconds: float | None, number: int) -> int:
+    """The exit status of a child, which may get a signal, and is killed if it hangs."""
     begun, sent = time.monotonic(), False
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -53,7 +56,7 @@ def ended(child: int, seconds: float | None) -> int:
             return os.waitstatus_to_exitcode(status)
         passed = time.monotonic() - begun
         if seconds is not None and not sent and passed >= seconds:
-            os.kill(child, signal.SIGINT)
+            os.kill(child, number)
             sent = True
         if passed > LATEST:
             os.kill(child, signal.SIGKILL)
@@ -69,7 +72,7 @@ def run(request: dict[str, Any]) -> None:
 
     def unblocked(command: Any, arguments: Any) -> int:
         """No interruption comes while this process is not yet as one of the command's own."""
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         return original(command, arguments)
 
     console.run = unblocked

@@ -116,6 +116,7 @@ def test_a_slow_instruction_is_left_out(folder: Path) -> None:
         "",
         "[]",
         "{",
+        "[" * measured.MOST_BYTES,
         json.dumps({"cpu": HERE, "l1": 40960}),
         json.dumps({"cpu": HERE, "l1": 0, "l2": 1 << 20}),
         json.dumps({"cpu": HERE, "l1": 40960, "l2": 1e99}),

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import rnncc
 from rnncc import cells
 from rnncc.driver import cache
 from rnncc.errors import CompileError, InternalError
+from rnncc.frontends.onnx.external_data import external_files
 from rnncc.packaging.image import Image
 from rnncc.stages import reading
 from tests.driver.cached import WIDTH, X, entries, init, net, never, result
+from tests.frontends.onnx.bad_models import external
 
 
 def test_found_without_compiling(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +48,45 @@ def test_files_count_by_content(folder: Path, tmp_path: Path) -> None:
     changed = rnncc.compile(tmp_path / "two.pb", init(), name="same")
     assert len(entries(folder)) == 2
     assert result(changed) == result(rnncc.compile(net("Sigmoid"), init()))
+
+
+@pytest.mark.parametrize("kind", ["dense", "values", "indices", "constant"])
+def test_external_data_counts_by_content(folder: Path, tmp_path: Path, kind: str) -> None:
+    """Weights that are trained again have the same size, and `tar` may give them the same time."""
+    weights = external("w.bin").graph.initializer[0]
+    indices = numpy_helper.from_array(np.arange(4), "i")
+    if kind == "indices":
+        indices.ClearField("raw_data")
+        indices.data_location = weights.data_location
+        weights = numpy_helper.from_array(np.arange(4, dtype=np.float32) + 1, "w")
+        indices.external_data.add(key="location", value="w.bin")
+    sparse = helper.make_sparse_tensor(weights, indices, [8 if kind == "indices" else 4])
+    model = external("w.bin")
+    if kind != "dense":
+        del model.graph.initializer[:]
+    if kind == "constant":
+        model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], sparse_value=sparse))
+    elif kind != "dense":
+        model.graph.sparse_initializer.append(sparse)
+    if kind == "indices":
+        model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 8
+    onnx.save(model, tmp_path / "made.onnx")
+    results, file = set[bytes](), tmp_path / "w.bin"
+    for values in ([1, 2, 3, 4], [4, 5, 6, 7]):
+        file.write_bytes(np.array(values, np.int64 if kind == "indices" else np.float32).tobytes())
+        os.utime(file, (1e9, 1e9))
+        compiled = rnncc.compile(tmp_path / "made.onnx")
+        x = np.zeros((1, 8 if kind == "indices" else 4), np.float32)
+        results.add(compiled.run({"x": x})["y"].tobytes())
+    assert len(results) == len(entries(folder)) == 2
+
+
+def test_only_files_in_the_models_folder_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(16))
+    (tmp_path / "inside").mkdir()
+    for location in ("../w.bin", str(tmp_path / "w.bin"), "none.bin", "."):
+        assert external_files(external(location), tmp_path / "inside") == []
+    assert external_files(external("w.bin"), tmp_path) == [tmp_path / "w.bin"]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +200,19 @@ def test_full_disk_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Path, "replace", full)
     rnncc.compile(net(), init())
     assert list((folder / cache.FOLDER).iterdir()) == []
+
+
+def test_entries_of_a_disk_that_is_read_only_now(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = rnncc.compile(net(), init())
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(reading, "import_source", never)
+    assert result(rnncc.compile(net(), init())) == result(first)
 
 
 def test_writers_at_once(folder: Path) -> None:

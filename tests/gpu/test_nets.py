@@ -11,7 +11,7 @@ import pytest
 from rnncc_runtime import RunError
 
 import rnncc
-from rnncc.codegen.llvm.values import BAD_TAPE
+from rnncc.kern.signatures import BAD_TAPE
 from tests.codegen.compiled import model_of
 from tests.frontends.caffe2.control_nets import inputs_of, shapes_of, stage
 from tests.golden import CASES, CONTROL, CONTROL_KINDS, KINDS, arrays_of

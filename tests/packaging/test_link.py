@@ -139,27 +139,28 @@ def test_commands_that_do_not_link(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_as_the_linker_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes once the process is known, which then ends."""
     started: list[subprocess.Popen[str]] = []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         started.append(popen(*arguments, **options))
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         return started[0]
 
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", interrupted)
-    handler = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.getsignal(number)
+    signal.signal(number, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             link._run(["sleep", "60"], tmp_path, NATIVE)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(number) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(number, handler)
     assert started[0].returncode == -signal.SIGKILL
 
 

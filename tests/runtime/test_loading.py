@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,24 @@ def test_paths_that_are_no_library(kind: str, tmp_path: Path) -> None:
     with pytest.raises(LoadError) as error:
         load(f"{tmp_path}/{kind}", "m")
     assert len(str(error.value)) < 300 and "\n" not in str(error.value)
+
+
+def test_an_interruption_leaves_no_folder(
+    twice_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that is loaded again is found in a folder of its own."""
+    load(twice_library)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    remove = tempfile.TemporaryDirectory.cleanup
+
+    def interrupted(folder: tempfile.TemporaryDirectory[str]) -> None:
+        signal.raise_signal(signal.SIGINT)
+        remove(folder)
+
+    monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load(twice_library)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -16,17 +16,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.threads import Team, alone
-from rnncc.codegen.llvm.values import (
-    BAD_SIZE,
-    I8,
-    I32,
-    I64,
-    NULL_POINTER,
-    OK,
-    POINTER,
-    Value,
-    declared,
-)
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value, declared
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_steps import (
     Call,
@@ -45,7 +35,7 @@ from rnncc.kern.entry_steps import (
     Stored,
 )
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import PART
+from rnncc.kern.signatures import BAD_SIZE, NULL_POINTER, OK, PART
 from rnncc.sizes import BATCH, TIME
 
 _NULL = ir.Constant(POINTER, None)

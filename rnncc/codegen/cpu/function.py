@@ -27,7 +27,7 @@ from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.codegen.cpu.threads import Team
-from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import ProgramWalk
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
@@ -36,6 +36,7 @@ from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map, Reduce
 from rnncc.kern.moves import Gather, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import BAD_SIZE, NULL_POINTER, OK
 from rnncc.planning.batch_runs import BatchRun, JoinedKernels, batch_runs
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.place_runs import PlaceRun

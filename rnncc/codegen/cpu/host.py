@@ -1,34 +1,13 @@
-"""This machine, as LLVM tells of it, and what it lacks to run code for another one."""
+"""What this machine lacks to run code for another one."""
 
 from __future__ import annotations
-
-from typing import Any, cast
-
-import llvmlite.binding
 
 from rnncc.codegen.cpu.core import AMX, Core
 from rnncc.codegen.cpu.features import had, needed
 from rnncc.codegen.cpu.permitted import permitted
+from rnncc.codegen.llvm.host import host
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
-from rnncc.records import record
-
-llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
-
-
-@record
-class Host:
-    """This machine; `features` has `+NAME` or `-NAME` for each one that LLVM knows."""
-
-    triple: str
-    cpu: str
-    features: str
-
-
-def host() -> Host:
-    """What code for this process may use."""
-    features = llvm.get_host_cpu_features().flatten()
-    return Host(llvm.get_default_triple(), llvm.get_host_cpu_name(), features)
 
 
 def check_runs_here(target: Core) -> None:

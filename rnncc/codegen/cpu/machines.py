@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
-from typing import Any, cast
-
-import llvmlite.binding
+from typing import Any
 
 from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.core import AMX
@@ -15,6 +13,7 @@ from rnncc.codegen.cpu.families import Family, family_of, tuned_for
 from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.host import Host, host
 from rnncc.errors import CompileError
 from rnncc.names import did_you_mean
 from rnncc.platforms import (
@@ -26,7 +25,6 @@ from rnncc.platforms import (
     system_of,
 )
 
-llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 PORTABLE = {
     "x86-64-v2": (4, 16, False),
     "x86-64-v3": (8, 16, True),
@@ -60,9 +58,9 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     Raises:
         CompileError: for a triple or cpu that is not supported.
     """
-    host = llvm.get_default_triple()
-    platform = platform_of(host if triple is None else triple)
-    if platform is None and triple not in (None, host):
+    own = host().triple
+    platform = platform_of(own if triple is None else triple)
+    if platform is None and triple not in (None, own):
         listed = "`rnncc targets` lists names, and triples of their kinds do"
         hint = did_you_mean(triple or "", PLATFORMS, listed)
         raise CompileError("", f"target {triple!r} is not supported", hint)
@@ -70,11 +68,11 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
         what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"
         raise CompileError("--cpu", what, "rnncc compile, rnncc.build; or name one CPU")
     is_named = triple in PLATFORMS
-    chosen = platform.triple if platform is not None and is_named else triple or host
+    chosen = platform.triple if platform is not None and is_named else triple or own
     architecture = architecture_of(chosen)
-    if cpu == "native" and architecture != architecture_of(host):
+    if cpu == "native" and architecture != architecture_of(own):
         raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
-    is_here = architecture == architecture_of(host) and system_of(chosen) == system_of(host)
+    is_here = architecture == architecture_of(own) and system_of(chosen) == system_of(own)
     if cpu == "native" or (cpu is None and is_here and not is_named):
         return _native(chosen)
     assert platform is not None
@@ -122,28 +120,24 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
 
 
 def _native(triple: str) -> CpuTarget:
-    features, cpu = llvm.get_host_cpu_features(), llvm.get_host_cpu_name()
-    has_amx = bool(features.get("amx-tile"))
+    """This machine's vectors and instructions, and its family's sizes."""
+    cpu, has_amx = host().cpu, "amx-tile" in host().has
     family = measured.refined(cpu, family_of(cpu, has_amx))
-    host = _host(triple, cpu, features, family)
-    return _sized(replace(host, tuned=tuned_for(cpu, has_amx)), family)
+    target = _with_vectors(triple, host(), family)
+    return _sized(replace(target, tuned=tuned_for(cpu, has_amx)), family)
 
 
-def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
-    """This machine's vectors and instructions."""
-    text = features.flatten()
+def _with_vectors(triple: str, own: Host, family: Family) -> CpuTarget:
+    cpu, features, has = own.cpu, own.features, own.has
     if architecture_of(triple) == "aarch64":
-        return CpuTarget(triple, cpu, text, 4, 32, True, bool(features.get("dotprod")))
-    if features.get("avx512f") and features.get("avx512vl"):
-        text = f"{text},-prefer-256-bit"
-        bf16 = bool(features.get("avx512bf16")) and family.quick_bf16
-        dots = bool(features.get("avx512vnni")), bf16
-        amx = [name for name in AMX.values() if features.get(name)]
-        tiles = _tiles(triple, amx) if amx and permitted() else ()
-        return CpuTarget(triple, cpu, text, 16, 32, True, *dots, tiles)
-    lanes = 8 if features.get("avx2") else 4
-    dot = lanes == 8 and bool(features.get("avxvnni"))
-    return CpuTarget(triple, cpu, text, lanes, 16, bool(features.get("fma")), dot)
+        return CpuTarget(triple, cpu, features, 4, 32, True, "dotprod" in has)
+    if {"avx512f", "avx512vl"} <= has:
+        dots = "avx512vnni" in has, "avx512bf16" in has and family.quick_bf16
+        tiles = _tiles(triple, has) if not has.isdisjoint(AMX.values()) and permitted() else ()
+        return CpuTarget(triple, cpu, f"{features},-prefer-256-bit", 16, 32, True, *dots, tiles)
+    lanes = 8 if "avx2" in has else 4
+    dots = lanes == 8 and "avxvnni" in has
+    return CpuTarget(triple, cpu, features, lanes, 16, "fma" in has, dots)
 
 
 def _tiles(triple: str, names: Container[str]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def refined(cpu: str, family: Family) -> Family:
         return family
     try:
         entries: dict[str, Any] = dict(json.loads(own_file(folder / NAME, MOST_BYTES)))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return family
     if entries.get("cpu") != cpu or not _is_sound(entries):
         return family

@@ -8,9 +8,10 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.values import BAD_LENGTH, I64, Pointer, Value, selection
+from rnncc.codegen.llvm.values import I64, Pointer, Value, selection
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
+from rnncc.kern.signatures import BAD_LENGTH
 
 Pair = tuple[Value, Value]
 RUN = 32

@@ -25,7 +25,7 @@ def emit_size(
     size: Largest,
     symbols: Sequence[str],
     target: Core,
-    bounds: Sequence[Dim] = (),
+    bounds: Sequence[Dim],
 ) -> None:
     """Add `name(sizes...)`: the bytes as a `size_t`, or -1 where a size is out of range."""
     word = ir.IntType(8 * pointer_bytes(target.triple))
@@ -66,7 +66,7 @@ def _begin(
     return emit
 
 
-def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
+def bad_size(emit: CpuEmit, bounds: Sequence[Dim]) -> Value:
     """Whether a symbol is negative or too large, or their product is, or one of some formulas is
     negative."""
     b = emit.b

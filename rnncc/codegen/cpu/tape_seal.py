@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.values import BAD_TAPE, I64, NULL_POINTER, OK, Value
+from rnncc.codegen.llvm.values import I64, Value
+from rnncc.kern.signatures import BAD_TAPE, NULL_POINTER, OK
+from rnncc.kern.training import SPREAD
 
-_SPREAD = 0x9E3779B97F4A7C15
-"""An odd number near 2^64 divided by the golden ratio: multiplied by it, other sizes differ."""
 _BROKEN = I64(0)
 
 
@@ -36,7 +36,7 @@ class TapeSeal:
         self._emit, self._tape = emit, tape
         seal = emit.b.ptrtoint(_constant(emit.module, f"{name}_tape_seal"), I64)
         for size in sizes:
-            seal = emit.b.mul(emit.b.xor(seal, size), ir.Constant(I64, _SPREAD))
+            seal = emit.b.mul(emit.b.xor(seal, size), ir.Constant(I64, SPREAD))
         self.value = emit.b.or_(seal, I64(1))  # none is broken
 
     def check(self) -> None:

@@ -1,4 +1,8 @@
-"""LLVM itself: optimisation, objects, assembly, code in memory."""
+"""LLVM itself: optimisation, objects, assembly, code in memory.
+
+No handler of a signal runs within: llvmlite marks what it has freed, or handed on, one step later,
+and an error between the two, such as that of Ctrl-C, would let it be freed twice.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ from typing import Any, cast
 
 import llvmlite.binding
 import numpy as np
+from rnncc_runtime.signals import undisturbed
 
+from rnncc.codegen.llvm.host import host
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.relaxed_simd import keep_selections
 from rnncc.errors import CompileError
@@ -99,10 +105,12 @@ class Optimised:
     target: Machine
 
     @property
+    @undisturbed()
     def text(self) -> str:
         """LLVM IR."""
         return str(self.module)
 
+    @undisturbed()
     def take_in(self, text: str, inside: Sequence[str]) -> None:
         """Link another module's functions in, as they are; those named become internal."""
         self.module.link_in(_parse(text, self.module.triple))
@@ -110,18 +118,21 @@ class Optimised:
             self.module.get_function(name).linkage = "internal"
 
     @property
+    @undisturbed()
     def assembly(self) -> str:
         """The machine's assembly language."""
         with _quick_passes(self.target):
             return self.machine.emit_assembly(self.module)
 
     @property
+    @undisturbed()
     def object_code(self) -> bytes:
         """A relocatable object."""
         with _quick_passes(self.target):
             return self.machine.emit_object(self.module)
 
 
+@undisturbed()
 def optimise(
     text: str,
     target: Machine,
@@ -171,6 +182,7 @@ def optimise(
     return optimised
 
 
+@undisturbed()
 def inlined(text: str, triple: str, name: str) -> str:
     """The IR of a function after LLVM has taken in all functions that it may."""
     module, machine = _parse(text, triple), _machine(triple, "", "")
@@ -206,8 +218,8 @@ def _with_weights(
     symbol = f"{name}_weights"
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
-    host, elf = llvm.get_default_triple(), system_of(target.triple) == "linux"
-    if elf and architecture_of(target.triple) == architecture_of(host):
+    elf = system_of(target.triple) == "linux"
+    if elf and architecture_of(target.triple) == architecture_of(host().triple):
         file, path = _on_disk(weights)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',
@@ -251,6 +263,7 @@ def _quoted(line: str) -> str:
     return '"' + line.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
+@undisturbed()
 def load(optimised: Optimised) -> Any:
     """Code in memory; `get_function_address` of the result gives entry points."""
     engine = llvm.create_mcjit_compiler(optimised.module, optimised.machine)
@@ -258,9 +271,10 @@ def load(optimised: Optimised) -> Any:
     return engine
 
 
+@undisturbed()
 def load_object(code: bytes) -> Any:
     """As `load`, of an object that a machine for code in memory has made."""
-    triple = llvm.get_default_triple()
+    triple = host().triple
     machine = _machine(triple, "", "", jit=True)
     engine = llvm.create_mcjit_compiler(_parse("", triple), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -10,15 +10,12 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
-from rnncc.codegen.llvm.values import declared
+from rnncc.codegen.llvm.values import I32, I64, POINTER, declared
 from rnncc.codegen.llvm.vector import FORMATS, Vector, real_of
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.library import Library
 from rnncc.scalar.code import MATH, FunctionCode
-
-I32, I64 = ir.IntType(32), ir.IntType(64)
-POINTER = ir.PointerType()
 
 
 def applied_type(lanes: int, count: int, dtype: str) -> ir.FunctionType:

@@ -1,4 +1,4 @@
-"""What generated code computes with: types of elements, pointers to buffers, error codes."""
+"""What generated code computes with: types of elements, pointers to buffers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ VALUE: dict[str, ir.Type] = {
 """Element types while a kernel computes with them; a narrow float stands for its bits."""
 MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}
 """Element types as they lie in memory; an i1 takes a byte."""
-OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
-"""What generated code returns: the error codes of include/rnncc.h."""
 
 Value = Any
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import I8, I64, PAST_LIMIT, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import I8, I64, POINTER, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -23,6 +23,7 @@ from rnncc.kern.kernels import Kernel
 from rnncc.kern.largest import Largest
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import PAST_LIMIT
 from rnncc.planning.serving import serving
 
 E = TypeVar("E", bound=Emit)

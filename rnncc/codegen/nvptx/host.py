@@ -18,7 +18,7 @@ from rnncc.codegen.cpu.entry_points import LlvmEntryWriter
 from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
-from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 from rnncc.codegen.nvptx.device import DeviceCode
 from rnncc.codegen.nvptx.gpu import PtxGpu
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
@@ -42,7 +42,7 @@ from rnncc.kern.exports import size_functions
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
-from rnncc.kern.signatures import cuda_parameters
+from rnncc.kern.signatures import BAD_SIZE, OK, cuda_parameters
 
 _NULL = ir.Constant(POINTER, None)
 _SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2

@@ -8,20 +8,12 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.values import (
-    BAD_LENGTH,
-    FLOAT,
-    I1,
-    I32,
-    I64,
-    VALUE,
-    Pointer,
-    Value,
-)
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
+from rnncc.kern.signatures import BAD_LENGTH
 from rnncc.records import record
 
 SECTOR = 8

@@ -7,7 +7,7 @@ from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import ProgramWalk
 from rnncc.codegen.nvptx import (
     bulk,
@@ -40,6 +40,7 @@ from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import BAD_TAPE
 from rnncc.planning.phases import NamedMemory, Wait, phases, row_points
 
 

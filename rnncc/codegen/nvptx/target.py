@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rnncc.codegen.cpu import features
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.nvptx.gpu import TENSOR, PtxGpu
 from rnncc.codegen.nvptx.ptx import BASELINE, ChipImage, DeviceMachine, assembled, ptx_of
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from rnncc.kern.library import Library
 
 NAME = "nvptx"
-HOSTS = {"x86_64": "x86-64", "aarch64": "generic"}
-"""Of each architecture the CPU that all others can do for."""
 WITH_TENSORS = "sm_80"
 """Code with calls for tensor cores is for this chip and newer ones."""
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
@@ -103,7 +102,7 @@ def _host() -> CpuTarget:
     """Any CPU of this architecture: the host's functions only check and call the driver."""
     from rnncc.codegen.cpu.machines import resolve_target
 
-    return resolve_target(None, HOSTS[resolve_target().architecture])
+    return resolve_target(None, features.BASELINE[resolve_target().architecture])
 
 
 def load(code: bytes) -> Any:

@@ -26,10 +26,9 @@ from rnncc.kern.entry_steps import (
     Stored,
 )
 from rnncc.kern.exports import SizeFunction
+from rnncc.kern.signatures import BAD_SIZE, BAD_TAPE, NULL_POINTER
 from rnncc.sizes import TIME
 
-NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
-"""Codes of rnncc.h."""
 STRUCTS = {"parameters": "trained"}
 """Structs whose entry in the metadata has another name."""
 

@@ -15,13 +15,8 @@ from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.types import NUMPY
 from rnncc.kern.access import Access
 from rnncc.kern.largest import Largest
+from rnncc.kern.signatures import C_TYPES
 
-C_TYPES = {
-    **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
-    **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
-    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t", "text": "int32_t"},
-}
-"""Element types as they lie in memory; floats of 16 bits stand for their bits."""
 VALUE_TYPES = {**C_TYPES, "i1": "int"}
 """Element types while a kernel computes with them."""
 LETTERS = {"f32": "f", "f64": ""}

@@ -15,9 +15,8 @@ from rnncc.ir.types import FLOATS, dtype_of, shape_text
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, IndexedMove, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.signatures import BAD_LENGTH
 
-BAD_LENGTH = 3
-"""A code of rnncc.h."""
 EMPTY = {
     "sum": {"f32": "0.0f", "f64": "0.0", "i32": "0", "i64": "0"},
     "max": {"f32": "-INFINITY", "f64": "-INFINITY", "i32": "INT32_MIN", "i64": "INT64_MIN"},

@@ -14,10 +14,8 @@ from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import NULL_POINTER
 from rnncc.names import c_names
-
-NULL_POINTER = 1
-"""The code of rnncc.h."""
 
 
 class Pointers:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.codegen.reference.expressions import C_TYPES, ENDINGS, LETTERS, mentions
+from rnncc.codegen.reference.expressions import ENDINGS, LETTERS, mentions
 from rnncc.ir.ops.casts import OF_ONE_WIDTH
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
+from rnncc.kern.signatures import C_TYPES
 from rnncc.kern.size_limits import LARGEST_PRODUCT, LARGEST_SIZE
-
-SPREAD = 0x9E3779B97F4A7C15
-"""An odd number near 2^64 over the golden ratio, as in the CPU's tape_seal.py."""
+from rnncc.kern.training import SPREAD
 
 _INTEGERS = """
 /* Towards zero; 0 where b is 0. The smallest number by -1 is itself. */

@@ -17,11 +17,10 @@ from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import PAST_LIMIT
 from rnncc.names import c_names, in_comment
 from rnncc.planning.serving import serving
 
-PAST_LIMIT = 4
-"""The code of rnncc.h."""
 LIBM = (*FUNCTIONS.values(), *ROUNDINGS.values(), "fmod", "sin", "cos")
 """Functions of C's library that code calls, as they are called for double."""
 RESERVED = {

@@ -334,19 +334,24 @@ class Tensors:
         if self.folder is None:
             hint = "give the model's path"
             raise CompileError(location, f"{shown} has its data in another file", hint)
-        try:
-            root = self.folder.resolve()
-            path = (root / text).resolve()
-            inside = bool(text) and path.is_relative_to(root) and path != root
-            inside = inside and not Path(text).is_absolute()
-        except (OSError, ValueError, RuntimeError):
-            inside, path = False, self.folder
-        if not inside:
+        path = path_inside(self.folder, text)
+        if path is None:
             what = f"{shown} has its data in {text[:80]!r}, which is not in the model's folder"
             raise CompileError(location, what)
         if not is_regular(path):
             raise CompileError(location, f"{shown} has its data in {text[:80]!r}, which is no file")
         return path
+
+
+def path_inside(folder: Path, text: str) -> Path | None:
+    """The path of a file in a model's folder, links followed; None where it is not in there."""
+    try:
+        root = folder.resolve()
+        path = (root / text).resolve()
+        inside = bool(text) and path.is_relative_to(root) and path != root
+        return path if inside and not Path(text).is_absolute() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 @record
@@ -374,22 +379,3 @@ def _number(text: Any) -> int | None:
     """An offset or a length in a file; None for anything else."""
     digits = str(text)
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
-
-
-def external_files(model: ModelProto, source: object) -> list[Path]:
-    """The files that a model's tensors lie in, as far as they are there."""
-    if not isinstance(source, (str, Path)):
-        return []
-    names = dict[str, None]()
-    waiting: list[Any] = [model.graph, *model.functions]
-    while waiting:
-        graph = waiting.pop()
-        waiting += graphs_of(graph)
-        tensors = [*getattr(graph, "initializer", ())]
-        tensors += [a.t for n in graph.node for a in n.attribute if a.HasField("t")]
-        for tensor in (t for t in tensors if t.data_location == EXTERNAL):
-            entries: list[tuple[Any, Any]] = [(e.key, e.value) for e in tensor.external_data]
-            # protobuf hands bytes out where a string field is not UTF-8
-            names.update((v, None) for k, v in entries if k == "location" and isinstance(v, str))
-    paths = [Path(source).parent / name for name in names]
-    return [path for path in paths if is_regular(path)]

@@ -178,7 +178,7 @@ class Scope:
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 
-    def initialise(self, graph: GraphProto, where: str = "") -> None:
+    def initialise(self, graph: GraphProto, where: str) -> None:
         """Give the graph's initialisers their names; the last of one name counts, as for ONNX
         Runtime."""
         for tensor in {tensor.name: tensor for tensor in graph.initializer}.values():

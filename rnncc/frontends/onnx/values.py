@@ -10,11 +10,12 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import NAMES, NUMPY, dims_of, dtype_of
+from rnncc.ir.types import NUMPY, OF_NUMPY, dims_of, dtype_of
 from rnncc.records import record
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
+
 
 MAX_RANK = 64
 """The most axes of a tensor, which is NumPy's limit too."""
@@ -51,7 +52,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
     """Our name of an element type, else NumPy's; texts that are known are NumPy's."""
     if dtype.kind == "U":
         return "text"
-    return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)
+    return "bf16" if dtype.name == "bfloat16" else OF_NUMPY.get(dtype, dtype.name)
 
 
 class SizeOverflow(Exception):

@@ -37,7 +37,6 @@ from rnncc.frontends.torch.types import (
     NARROW,
     as_computed,
     element_type,
-    fixed_size,
 )
 from rnncc.frontends.torch.unrolled.view import parts_of
 from rnncc.ir.builder import Builder, Values
@@ -65,8 +64,8 @@ def lower_graph(
     module: GraphModule,
     b: Builder,
     inputs: Sequence[Any],
-    size: Callable[[Any], Dim] = fixed_size,
-    random: Random | None = None,
+    size: Callable[[Any], Dim],
+    random: Random | None,
     limit: int = DEFAULT_LIMIT,
 ) -> list[Any]:
     """Append a graph's ops.

@@ -153,7 +153,8 @@ def set_gradients(enabled: bool) -> None:
 
 def refuse_function(function: Any, where: Callable[[str], Location], reason: str) -> NoReturn:
     """A custom Function that cannot be read."""
-    what = f"this torch.autograd.Function cannot be read: {reason.strip().splitlines()[0]}"
+    first = reason.strip().partition("\n")[0]
+    what = f"this torch.autograd.Function cannot be read: {first}"
     refuse(where(function.__qualname__), what, "torch.no_grad() for inference")
 
 

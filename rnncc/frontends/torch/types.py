@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from rnncc.errors import CompileError, Location
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import WIDE
 
 DTYPES = {
@@ -59,8 +56,3 @@ def as_computed(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype not in NARROW:
         return tensor
     return tensor.float() if tensor.is_floating_point() else tensor.int()
-
-
-def fixed_size(size: Any) -> Dim:
-    """The size of a graph that has no symbols."""
-    return Dim.of(int(size))

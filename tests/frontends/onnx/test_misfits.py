@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from rnncc.cli import main
-from rnncc.errors import CompileError, InternalError
+from rnncc.errors import CompileError, InternalError, Location
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.table import OPERATORS
@@ -179,3 +179,9 @@ def test_what_nobody_foresaw_is_our_fault(
     assert main(["check", str(tmp_path / "m.onnx")]) == 1
     shown = capsys.readouterr().err
     assert shown == f"rnncc: error: internal error: {text} (RNNCC_DEBUG=1 shows where)\n"
+
+
+def test_what_nobody_foresaw_is_told_in_short() -> None:
+    error = InternalError.at(Location("m.onnx"), ValueError("x\n" * 5000))
+    assert len(str(error)) < 2100 and "\n" not in str(error)
+    assert str(error).endswith("x (please report this line, with the model if you can)")

@@ -164,34 +164,41 @@ class While(Control):
         ends: Scope,
     ) -> list[Carried]:
         """The blobs that the loop writes; what may hold nothing behind it is marked."""
-        carried = list[Carried]()
+        written = [n for n in names if n in ends and ends[n] is not scope.get(n)]
+        carried = [self._carry_one(n, maker, scope, entries, starts, ends[n]) for n in written]
+        return [c for c in carried if c is not None]
+
+    def _carry_one(
+        self,
+        name: str,
+        maker: Resolver,
+        scope: Scope,
+        entries: Scope,
+        starts: Scope,
+        end: Blob,
+    ) -> Carried | None:
+        """A blob that the loop writes; None where it holds nothing, or may hold nothing, behind."""
         iterations = self.iterations if self.is_counted else None
-        for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
-            end, entry, outer = ends[name], entries.get(name), scope.get(name)
-            start = None if starts.get(name) is outer else starts.get(name)
-            if outer is None and end is maker.absent(name):
-                continue
-            if start is None and outer is None and not (iterations and iterations.most):
-                outer = maker.absent(name)
-                start = entry = None if outer is None else Blob(name)
-            if end.opaque or (start is None and not (iterations and iterations.most)):
-                why = f"holds nothing unless the loop_net of {self.text} runs"
-                scope[name] = Blob(name, opaque=True, lacks=end.lacks if end.opaque else why)
-                continue
-            known = (
-                None if iterations is None or entry is None else iterations.last.get(start or end)
-            )
-            y = Blob(name, shared=end.shared, known=known)
-            scope[name] = y
-            entry_value = Carried(
-                y, outer if entry else None, entry, start, end, name == self.op.input[0]
-            )
-            if entry_value.is_gate:
-                end.uses += 1
-                self.gate.uses += self.gate is not entry
-                for blob in entry_value.begins or ():
-                    blob.uses += blob is outer
-            carried.append(entry_value)
+        entry, outer = entries.get(name), scope.get(name)
+        start = None if starts.get(name) is outer else starts.get(name)
+        if outer is None and end is maker.absent(name):
+            return None
+        if start is None and outer is None and not (iterations and iterations.most):
+            outer = maker.absent(name)
+            start = entry = None if outer is None else Blob(name)
+        if end.opaque or (start is None and not (iterations and iterations.most)):
+            why = f"holds nothing unless the loop_net of {self.text} runs"
+            scope[name] = Blob(name, opaque=True, lacks=end.lacks if end.opaque else why)
+            return None
+        known = None if iterations is None or entry is None else iterations.last.get(start or end)
+        scope[name] = y = Blob(name, shared=end.shared, known=known)
+        is_gate = name == self.op.input[0]
+        carried = Carried(y, outer if entry else None, entry, start, end, is_gate)
+        if is_gate:
+            end.uses += 1
+            self.gate.uses += self.gate is not entry
+            for blob in carried.begins or ():
+                blob.uses += blob is outer
         return carried
 
     def mark(self) -> bool:

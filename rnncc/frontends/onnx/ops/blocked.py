@@ -11,7 +11,7 @@ import warnings
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.host import host
+from rnncc.codegen.llvm.host import host
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator, contributed
 from rnncc.frontends.onnx.ops.contributed import activated
 from rnncc.frontends.onnx.ops.conv import convolved
@@ -37,7 +37,7 @@ BETWEEN = ("asymmetric", "half_pixel", "align_corners")
 def channels_in_block() -> int:
     """How many channels stand together: the file does not say. As ONNX Runtime does, this takes it
     that a machine like this one wrote it, unless the sizes of weights show another one."""
-    return WIDE if "+avx512f" in host().features.split(",") else NARROW
+    return WIDE if "avx512f" in host().has else NARROW
 
 
 def _other_machine(n: Node, what: str) -> Exception:

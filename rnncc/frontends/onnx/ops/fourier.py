@@ -84,10 +84,16 @@ def _dft(n: Node) -> SSAValue:
     if not size.is_static:
         x = move_axis(b, x, axis, len(dims) - 2)
         return move_axis(b, _transformed_whole(n, x, bool(onesided), inverse), len(dims) - 2, axis)
-    length = int(n.scalar(1)) if n.has(1) else 2 * (int(size) - 1) if real else int(size)
+    return _of_known_length(n, x, axis, bool(onesided), bool(inverse))
+
+
+def _of_known_length(n: Node, x: SSAValue, axis: int, onesided: bool, inverse: bool) -> SSAValue:
+    """The same where the axis and the length are numbers."""
+    b, size, last, real = n.b, int(dims_of(x)[axis]), len(dims_of(x)) - 2, inverse and onesided
+    length = int(n.scalar(1)) if n.has(1) else 2 * (size - 1) if real else size
     if length < 1:
         raise n.error(f"transforms {length} elements")
-    last, half = len(dims) - 2, length // 2 + 1
+    half = length // 2 + 1
     if real and half != size:  # where ONNX Runtime does otherwise than the standard says
         what = f"goes back to {length} elements from half a spectrum of {size}, not {half}"
         raise n.unsupported(f"{what}, which is not supported")

@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted_shapes import multiplied_sizes
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, OnnxOperator
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, NUMBERS, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
@@ -114,14 +114,13 @@ OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     **{np.sum: add, np.prod: multiply, np.max: larger, np.min: smaller}
 }
 """A reduction of numbers by NumPy -> the function of two that it is of sizes."""
-EXTREMA = (*NUMBERS, "i1")
 OPERATORS: dict[str, OnnxOperator] = {
     "ReduceSum": OnnxOperator(_reduction(total, "The sum"), _fold(np.sum)),
     "ReduceMean": OnnxOperator(
         _reduction(mean, "The mean, of integers towards zero,"), _fold(np.mean)
     ),
-    "ReduceMax": OnnxOperator(_reduction(largest, "The largest", EXTREMA), _fold(np.max)),
-    "ReduceMin": OnnxOperator(_reduction(smallest, "The smallest", EXTREMA), _fold(np.min)),
+    "ReduceMax": OnnxOperator(_reduction(largest, "The largest", COMPUTED), _fold(np.max)),
+    "ReduceMin": OnnxOperator(_reduction(smallest, "The smallest", COMPUTED), _fold(np.min)),
     "ReduceProd": OnnxOperator(_reduction(multiplied, "The product"), _fold(np.prod)),
     "ReduceL1": OnnxOperator(
         _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")

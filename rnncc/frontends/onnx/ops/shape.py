@@ -176,11 +176,11 @@ def _perm(n: Node) -> list[int]:
     return perm
 
 
-def axes_input(n: Node, index: int = 1) -> list[int] | None:
+def axes_input(n: Node) -> list[int] | None:
     """The axes in the attribute up to opset 12, in an input from then on."""
     if n.given("axes"):
         return n.integers("axes")
-    return n.known_integers(index) if n.has(index) else None
+    return n.known_integers(1) if n.has(1) else None
 
 
 def _squeezed(n: Node) -> list[Dim]:

@@ -8,12 +8,11 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.torch.aten.random import dropped
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value
+from rnncc.frontends.torch.recurrent_op import KINDS
 from rnncc.ir.builder import Builder
 from rnncc.nn.axes import row
 from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, stack_states, time_first
-
-KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def recurrent(
