@@ -45,7 +45,7 @@ from rnncc_runtime.stream_sizes import (
     leads_with_time,
     sizes_of_call,
 )
-from rnncc_runtime.texts import Texts
+from rnncc_runtime.texts import Texts, restored_texts, saved_texts
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -99,12 +99,12 @@ class Stream(Compiled):
         if "refused" in kept:
             raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
         super().__init__(metadata, functions, keep)
-        self._texts = None if self._words is None else Texts(self._words)
         specs = self.inputs
         self._defaults: dict[str, int | None] = kept["starts"]
         self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
+        self._keeps_texts = any(spec.is_text for spec, _ in self._slots)
         self._layout = checksum_of(metadata)
         self._kept_symbols = [s for s in self._symbols if s != TIME]
         self._begun_with = _symbols_in([*self.starts.values(), *(s for s, _ in self._slots)])
@@ -139,8 +139,9 @@ class Stream(Compiled):
             ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
             RunError: the code refused the sizes.
         """
-        if self._texts is not None and inputs is not None:
-            inputs = self._texts.coded(inputs)
+        texts = None if self._words is None else Texts(self._words)
+        if texts is not None and inputs is not None:
+            inputs = texts.coded(inputs)
         before = self._sizes, self._given
         self._sizes = self._given = None
         self._forget()
@@ -150,6 +151,7 @@ class Stream(Compiled):
             except BaseException:
                 self._sizes, self._given = before  # or the next step would begin with zeros
                 raise
+        self._texts = texts if self._keeps_texts else None
 
     def step(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None
@@ -169,33 +171,28 @@ class Stream(Compiled):
             RunError: the code refused the sizes.
             StreamError: another thread computes with this stream.
         """
-        if self._texts is not None:
-            outputs = self._compute_step(self._texts.coded(inputs), out)
-            return self._texts.decoded(outputs) if out is None else outputs
-        return self._compute_step(inputs, out)
+        if self._busy:
+            raise self._in_use()
+        self._busy = True
+        try:
+            if self._words is None:
+                return self._compute_step(inputs, out)
+            texts = self._texts or Texts(self._words)
+            outputs = self._compute_step(texts.coded(inputs), out)
+            return texts.decoded(outputs) if out is None else outputs
+        finally:
+            self._busy = False
 
     def _compute_step(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
     ) -> dict[str, Array]:
         """As `step`, with numbers for texts."""
-        if self._busy:
-            raise self._in_use()
-        self._busy = True
-        try:
-            last = self._last
-            taken = None if last is None else last.take(inputs, out)
-            if last is not None and taken is not None:
-                outputs, _held = taken
-                self._run(last.arguments)
-                return outputs
-            return self._step_anew(inputs, out)
-        finally:
-            self._busy = False
-
-    def _step_anew(
-        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
-    ) -> dict[str, Array]:
-        """A step on arrays that are not as those of the step before."""
+        last = self._last
+        taken = None if last is None else last.take(inputs, out)
+        if last is not None and taken is not None:
+            outputs, _held = taken
+            self._run(last.arguments)
+            return outputs
         arguments = check_inputs(inputs, self.inputs)
         results = None if out is None else check_outputs(out, self.outputs)
         call = self._prepared(arguments, results)
@@ -206,10 +203,12 @@ class Stream(Compiled):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = None if self._sizes is None else self.state
-        return methodcaller("stream"), (self._keep,), (self._batch, state, self._given)
+        kept = self._batch, state, self._given, saved_texts(self._texts)
+        return methodcaller("stream"), (self._keep,), kept
 
-    def __setstate__(self, kept: tuple[int | None, bytes | None, dict[str, object] | None]) -> None:
-        self._batch, state, self._given = kept
+    def __setstate__(self, kept: tuple[int | None, bytes | None, Any, bytes]) -> None:
+        self._batch, state, self._given, texts = kept
+        self._texts = restored_texts(texts, self._texts)
         if state is not None:
             self.state = state
 
@@ -235,6 +234,7 @@ class Stream(Compiled):
         places = self._places(self._sizes)
         content = self._content(self._state)
         values = b"".join(content[at : at + count].tobytes() for at, count in places)
+        values += saved_texts(self._texts)
         return saved.pack(self._layout, list(self._sizes.values()), values)
 
     @state.setter
@@ -247,8 +247,10 @@ class Stream(Compiled):
             problem = f"a state of {rows} = {sizes[rows]} for a stream of {rows} = {self._batch}"
             raise StreamError(f"{self.name}: {problem}")
         places = self._places(sizes)
-        if sum(count for _, count in places) != len(values):  # known before anything is allocated
+        size = sum(count for _, count in places)
+        if size > len(values):  # known before anything is allocated
             raise StreamError(f"{self.name}: the state is damaged: its sizes are those of another")
+        texts = restored_texts(values[size:], self._texts)
         state, at = self._allocate(sizes), 0
         restored = np.zeros(state.size, np.uint8)
         for start, count in places:
@@ -258,15 +260,13 @@ class Stream(Compiled):
             at += count
         self._fill(state, restored)
         self._adopt(state, sizes)
+        self._texts = texts
 
     def _places(self, sizes: Mapping[str, int]) -> list[Place]:
         """Where each value of the state begins in it, and its bytes."""
         return [
-            (
-                offset.evaluate(sizes),
-                spec.dtype.itemsize * prod(s.evaluate(sizes) for s in spec.sizes),
-            )
-            for spec, offset in self._slots
+            (at.evaluate(sizes), spec.dtype.itemsize * prod(s.evaluate(sizes) for s in spec.sizes))
+            for spec, at in self._slots
         ]
 
     # The beginning of a sequence

@@ -18,13 +18,16 @@ STEPS = Size.parse(TIME)
 
 
 def checksum_of(metadata: Mapping[str, Any]) -> int:
-    """Of all that tells nets apart, but for weights: names, dtypes, shapes of all arrays."""
+    """Of all that tells nets apart, but for weights: names, dtypes, shapes of all arrays, and the
+    texts that a state's numbers mean."""
     arrays = [
         (entry["name"], entry["dtype"], entry["shape"])
         for group in ("inputs", "outputs", "parameters")
         for entry in metadata[group]
     ]
-    return crc32(json.dumps([metadata["symbols"], metadata["stream"]["slots"], arrays]).encode())
+    slots = metadata["stream"]["slots"]
+    texts = [metadata["texts"]] if any(slot["dtype"] == "text" for slot in slots) else []
+    return crc32(json.dumps([metadata["symbols"], slots, arrays, *texts]).encode())
 
 
 def leads_with_time(spec: TensorSpec) -> bool:

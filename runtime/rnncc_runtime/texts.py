@@ -6,13 +6,14 @@ these can be read, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from rnncc_runtime.arrays import Array, as_array
-from rnncc_runtime.errors import ArrayError
+from rnncc_runtime.errors import ArrayError, StreamError
 
 _KINDS = "UOT"
 """Of arrays that hold texts: NumPy's of one length, Python's objects, NumPy's of any length."""
@@ -29,21 +30,27 @@ class Words:
 
 
 class Texts:
-    """The texts of one call, or of a stream."""
+    """The texts of one call, or of a stream whose state holds such.
 
-    def __init__(self, words: Words) -> None:
-        self._known, self._further = words, dict[str, int]()
+    Attributes:
+        known: those of the model.
+        further: those that came, in the order of their numbers.
+    """
+
+    def __init__(self, known: Words, further: Iterable[str] = ()) -> None:
+        self.known, self.further = known, list(further)
+        self._numbers_of = {w: len(known.words) + i for i, w in enumerate(self.further)}
 
     def coded(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Inputs with numbers in the place of texts; numbers, and what else there is, stay.
 
         Raises:
-            ArrayError: an element is no text.
+            ArrayError: an element is no text, or one that NumPy would cut off.
         """
         if not hasattr(inputs, "items"):
             return inputs  # its reader says so
         return {
-            name: self._numbers(name, value) if name in self._known.inputs else value
+            name: self._numbers(name, value) if name in self.known.inputs else value
             for name, value in inputs.items()
         }
 
@@ -55,14 +62,19 @@ class Texts:
         for word in words:
             if not isinstance(word, str):
                 raise ArrayError(f"{name} holds {word!r} of type {type(word).__name__}, no text")
+            if word.endswith("\0"):
+                raise ArrayError(f"{name} holds {word!r}: NumPy drops zeros at the end of a text")
         numbers = [self._number(word) for word in words]
         return np.array(numbers, np.int32).reshape(array.shape)
 
     def _number(self, word: str) -> int:
-        number = self._known.numbers.get(word)
-        if number is not None:
-            return number
-        return self._further.setdefault(word, len(self._known.words) + len(self._further))
+        number = self.known.numbers.get(word)
+        if number is None:
+            number = self._numbers_of.get(word)
+        if number is None:
+            number = self._numbers_of[word] = len(self.known.words) + len(self.further)
+            self.further.append(word)
+        return number
 
     def decoded(self, outputs: dict[str, Array]) -> dict[str, Array]:
         """Outputs with texts in the place of their numbers.
@@ -70,12 +82,14 @@ class Texts:
         Raises:
             ArrayError: a number is that of no text, as where the caller gave numbers.
         """
-        words: Sequence[str] = [*self._known.words, *self._further]
-        for name in outputs.keys() & self._known.outputs:
+        known, further = self.known.words, self.further
+        first, end = len(known), len(known) + len(further)
+        for name in outputs.keys() & self.known.outputs:
             numbers = outputs[name]
-            if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(words):
+            if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < end:
                 raise ArrayError(f"output {name} has the number of no text; out= gives numbers")
-            shown: list[str] = [words[number] for number in numbers.reshape(-1).tolist()]
+            flat: list[int] = numbers.reshape(-1).tolist()
+            shown = [known[at] if at < first else further[at - first] for at in flat]
             outputs[name] = np.array(shown, np.str_).reshape(numbers.shape)
         return outputs
 
@@ -87,3 +101,29 @@ def words_of(metadata: Mapping[str, Any]) -> Words | None:
     groups = (metadata["inputs"], metadata["outputs"])
     names = [[e["name"] for e in entries if e["dtype"] == "text"] for entries in groups]
     return Words(metadata["texts"], *names)
+
+
+def saved_texts(texts: Texts | None) -> bytes:
+    """What of a stream's texts its model does not know; nothing if its state holds none."""
+    return b"" if texts is None else json.dumps(texts.further).encode()
+
+
+def restored_texts(content: bytes, texts: Texts | None) -> Texts | None:
+    """The texts that were saved, for a stream that has others, or holds none.
+
+    Raises:
+        StreamError: these are not such.
+    """
+    if texts is None and not content:
+        return None
+    try:
+        further: object = json.loads(content)
+    except ValueError:
+        further = None
+    if texts is None or not isinstance(further, list):
+        raise StreamError("the state is damaged: what follows its values are no texts")
+    words = cast("list[Any]", further)
+    distinct = {word for word in words if isinstance(word, str)}
+    if len(distinct) < len(words) or not distinct.isdisjoint(texts.known.numbers):
+        raise StreamError("the state is damaged: it has a text twice")
+    return Texts(texts.known, words)

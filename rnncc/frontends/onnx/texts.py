@@ -21,11 +21,11 @@ def texts_of(words: Sequence[str], dims: Sequence[int] = (-1,)) -> Array:
     """Known texts in a shape.
 
     Raises:
-        ValueError: NumPy would lose zeros at the end of one, they are too long, or do not fill the
-            shape.
+        ValueError: one holds a zero, where C takes it to end (NumPy loses those at its end), they
+            are too long, or do not fill the shape.
     """
-    if any(word.endswith("\0") for word in words):
-        raise ValueError("a text ends with a zero")
+    if any("\0" in word for word in words):
+        raise ValueError("a text holds a zero")
     longest = max(map(len, words), default=0)
     if longest * len(words) > MAX_CHARACTERS:
         raise ValueError(f"{len(words)} texts of up to {longest} characters are too many")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
-from rnncc_runtime import ArrayError, load
-from rnncc_runtime.texts import Texts, Words
+from rnncc_runtime import ArrayError, StreamError, load
+from rnncc_runtime.texts import Texts, Words, restored_texts
 
 import rnncc
 from rnncc.errors import CompileError
@@ -150,11 +152,12 @@ def test_texts(name: str) -> None:
             assert (got[output] == want[output]).all()
 
 
-def test_pads_are_empty_texts() -> None:
-    nodes = [constant("p", [0, 1, 0, 0]), node("Pad", "x p", "y")]
-    made = of_nodes(nodes, {"x": WORDS}, ["y:text"])
-    got = rnncc.compile(made).run({"x": WORDS})["y"]
-    assert (got == np.pad(WORDS, ((0, 0), (1, 0)), constant_values="")).all()
+def test_pads_are_empty_texts_or_the_one_given() -> None:
+    for inputs, text in (("x p", ""), ("x p c", "around")):
+        nodes = [constant("p", [0, 1, 0, 0]), constant("c", "around"), node("Pad", inputs, "y")]
+        made = of_nodes(nodes, {"x": WORDS}, ["y:text"])
+        got = rnncc.compile(made).run({"x": WORDS})["y"]
+        assert (got == np.pad(WORDS, ((0, 0), (1, 0)), constant_values=text)).all()
 
 
 def test_arrays_of_texts_and_numbers() -> None:
@@ -172,26 +175,58 @@ def test_arrays_of_texts_and_numbers() -> None:
     assert out["y"].tolist() == [[1, 2, 0, 1], [3, 4, 5, 2]]
     with pytest.raises(ArrayError, match=r"x holds 3 of type int, no text"):
         compiled.run({"x": np.array([["a", 3, "b", "c"]] * 2, object)})
+    with pytest.raises(ArrayError, match="NumPy drops zeros"):
+        compiled.run({"x": np.array([["a", "a\0", "b", "c"]] * 2, object)})
     with pytest.raises(ArrayError, match="the number of no text"):
         rnncc.compile(same).run({"x": numbers})
 
 
-def test_streams_know_texts_of_earlier_steps() -> None:
-    """A state that is a text of the step before."""
+def of_the_step_before(first: str) -> Any:
+    """A model whose state is the text of the step before."""
     body = graph(
         [node("Identity", "s", "o"), node("Identity", "x", "n")],
         [info("s", [2], "text"), info("x", [2], "text")],
         [info("n", [2], "text"), info("o", [2], "text")],
     )
     nodes = [
-        constant("first", ["-", "-"]),
+        constant("first", [first, first]),
         node("Scan", "first x", "l y", body=body, num_scan_inputs=1),
     ]
-    made = model(nodes, [info("x", ["T", 2], "text")], [info("y", None, "text")], opset=19)
-    compiled = rnncc.compile(made)
+    return model(nodes, [info("x", ["T", 2], "text")], [info("y", None, "text")], opset=19)
+
+
+def stepped(stream: Any, *words: str) -> list[str]:
+    return stream.step({"x": np.array([words], object)})["y"][0].tolist()
+
+
+def test_streams_know_texts_of_earlier_steps() -> None:
+    compiled = rnncc.compile(of_the_step_before("-"))
     stream, words = compiled.stream(), np.array([["a", "b"], ["c", "a"], ["-", ""]], object)
-    steps = [stream.step({"x": row[None]})["y"][0].tolist() for row in words]
+    steps = [stepped(stream, *row) for row in words]
     assert steps == compiled.run({"x": words})["y"].tolist() == [["-", "-"], ["a", "b"], ["c", "a"]]
+
+
+def test_states_tell_their_texts() -> None:
+    """Numbers that one stream gave texts mean others in another one."""
+    compiled = rnncc.compile(of_the_step_before("-"))
+    stream, other = compiled.stream(), compiled.stream()
+    stepped(stream, "a", "-")
+    stepped(other, "b", "c")
+    other.state = stream.state
+    for again in (other, pickle.loads(pickle.dumps(stream)), copy.deepcopy(stream)):
+        assert stepped(again, "b", "c") == ["a", "-"]
+        assert stepped(again, "a", "a") == ["b", "c"]
+    with pytest.raises(StreamError, match="of another model"):
+        rnncc.compile(of_the_step_before("+")).stream().state = stream.state
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'["a", "a"]', b'["-"]', b"[1]", b"\xff"])
+def test_states_of_damaged_texts(content: bytes) -> None:
+    with pytest.raises(StreamError, match="the state is damaged"):
+        restored_texts(content, Texts(Words(["", "-"], (), ())))
+    if content:
+        with pytest.raises(StreamError, match="the state is damaged"):
+            restored_texts(content, None)
 
 
 def test_files(tmp_path: Path) -> None:
@@ -218,7 +253,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def refused() -> dict[str, tuple[Any, str]]:
-    nan = stored("k", [b"a\0"])
+    nan = stored("k", [b"a\0b"])
     bad = stored("k", [b"\xff"])
     kept = node("Constant", "", "y", value=nan)
     return {
@@ -238,7 +273,7 @@ def refused() -> dict[str, tuple[Any, str]]:
             "folds text by 'add'",
         ),
         "Unique": (of_one([node("Unique", "x", "y")], ["y:text"])[0], "is text, supported"),
-        "zeros": (of_one([kept], ["y:text"])[0], "a text ends with a zero"),
+        "zeros": (of_one([kept], ["y:text"])[0], "a text holds a zero"),
         "bytes": (of_one([node("Constant", "", "y", value=bad)], ["y:text"])[0], "is damaged"),
         "keys": (
             encoder("text", "i64", keys_int64s=[1], values_int64s=[3])[0],

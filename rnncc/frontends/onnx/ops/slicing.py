@@ -289,7 +289,7 @@ def _fill_value(n: Node) -> float | SSAValue:
     """What a Pad puts around X: one number, known or computed."""
     if not n.has(2):
         return 0
-    if n.value(2).known is not None and are_held(n.numbers(2)):
+    if n.value(2).dtype != "text" and n.value(2).known is not None and are_held(n.numbers(2)):
         return n.scalar(2)
     if product(n.dims(2)) != 1:
         raise n.error(f"has a fill value of shape {shape_text(n.dims(2))}, expected one number")
