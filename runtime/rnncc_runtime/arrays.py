@@ -170,14 +170,15 @@ def address(array: Array | None) -> int:
         return array.ctypes.data
 
 
-def as_array(name: str, value: object) -> Array:
-    """An array of NumPy's; raises `ArrayError` where none can be made."""
+def as_array(name: str, value: object, dtype: type[object] | None = None) -> Array:
+    """An array of NumPy's, of a type if one is given and it is none yet; raises `ArrayError` where
+    none can be made."""
     if type(value) is np.ndarray:
         return value
     if np.ma.is_masked(value):
         raise ArrayError(f"{name} has masked elements: fill them, or give their lengths")
     try:
-        return np.asarray(value)
+        return np.asarray(value, dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         kind = type(value).__name__
         raise ArrayError(f"{name} is a {kind} that is not an array: {error}") from error

@@ -45,7 +45,8 @@ class Texts:
         """Inputs with numbers in the place of texts; numbers, and what else there is, stay.
 
         Raises:
-            ArrayError: an element is no text, or one that NumPy would cut off.
+            ArrayError: an element is neither a text nor a number of one, or a text that NumPy
+                would cut off.
         """
         if not hasattr(inputs, "items"):
             return inputs  # its reader says so
@@ -55,8 +56,11 @@ class Texts:
         }
 
     def _numbers(self, name: str, value: object) -> Array:
-        array = as_array(name, value)
+        # NumPy would make texts of all elements of a list of which some are texts
+        array = as_array(name, value, object if isinstance(value, (list, tuple)) else None)
         if array.dtype.kind not in _KINDS:
+            if array.dtype != np.int32:
+                raise ArrayError(f"{name} is {array.dtype}, expected str, or int32 for numbers")
             return array
         words = array.reshape(-1).tolist()
         for word in words:

@@ -18,6 +18,7 @@ from rnncc_runtime.texts import Texts, Words, restored_texts
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.texts import texts_of
+from rnncc.packaging.texts import javascript, types
 from tests.frontends.onnx.models import by_onnxruntime, graph, info, interpreted, model, node
 
 ML = "ai.onnx.ml"
@@ -175,6 +176,10 @@ def test_arrays_of_texts_and_numbers() -> None:
     assert out["y"].tolist() == [[1, 2, 0, 1], [3, 4, 5, 2]]
     with pytest.raises(ArrayError, match=r"x holds 3 of type int, no text"):
         compiled.run({"x": np.array([["a", 3, "b", "c"]] * 2, object)})
+    with pytest.raises(ArrayError, match=r"x holds 3 of type int, no text"):
+        compiled.run({"x": [["a", 3, "b", "c"]] * 2})
+    with pytest.raises(ArrayError, match=r"x is \|S1, expected str, or int32 for numbers"):
+        compiled.run({"x": np.zeros((2, 4), "S1")})
     with pytest.raises(ArrayError, match="NumPy drops zeros"):
         compiled.run({"x": np.array([["a", "a\0", "b", "c"]] * 2, object)})
     with pytest.raises(ArrayError, match="the number of no text"):
@@ -252,6 +257,14 @@ def test_files(tmp_path: Path) -> None:
     assert printed.decode().split("|")[:4] == ["", "du", "ich", "naïve"]
 
 
+def test_javascript_has_the_table() -> None:
+    metadata = dict(rnncc.compile(CASES["texts"][0]).metadata)
+    assert 'export const texts = ["", "du", ' in javascript(metadata)
+    assert "export const texts: string[];" in types(metadata)
+    del metadata["texts"]
+    assert "texts" not in javascript(metadata) + types(metadata)
+
+
 def refused() -> dict[str, tuple[Any, str]]:
     nan = stored("k", [b"a\0b"])
     bad = stored("k", [b"\xff"])
@@ -273,6 +286,26 @@ def refused() -> dict[str, tuple[Any, str]]:
             "folds text by 'add'",
         ),
         "Unique": (of_one([node("Unique", "x", "y")], ["y:text"])[0], "is text, supported"),
+        "keys twice": (
+            encoder("text", "text", keys_strings=["a"], keys_int64s=[1], values_strings=["b"])[0],
+            "has keys twice, as strings and int64s",
+        ),
+        "categories twice": (
+            encoder("text", "f32", operator="OneHotEncoder", cats_strings=["a"], cats_int64s=[1])[
+                0
+            ],
+            "has categories twice",
+        ),
+        "a default of another type": (
+            encoder(
+                "text",
+                "i64",
+                keys_strings=["a"],
+                values_int64s=[3],
+                default_tensor=stored("d", [b"3"]),
+            )[0],
+            "none of its values' type",
+        ),
         "zeros": (of_one([kept], ["y:text"])[0], "a text holds a zero"),
         "bytes": (of_one([node("Constant", "", "y", value=bad)], ["y:text"])[0], "is damaged"),
         "keys": (

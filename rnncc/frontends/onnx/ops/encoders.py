@@ -18,6 +18,8 @@ MAX_SPAN = 1 << 20
 """Between the least and the largest of integer keys that are looked up in a table."""
 TABLED = ("float32", "float64", "int32", "int64")
 """Types of numbers that tables hold."""
+_FORMS = ("tensor", "strings", "int64s", "floats")
+"""Ends of the names of attributes that hold keys or values."""
 
 
 def _one_hot_encoder(n: Node) -> SSAValue:
@@ -27,6 +29,8 @@ def _one_hot_encoder(n: Node) -> SSAValue:
     Refused: a category twice; an error for elements of no category, `zeros` 0.
     """
     b, is_text = n.b, n.value(0).dtype == "text"
+    if n.given("cats_strings") and n.given("cats_int64s"):
+        raise n.error("has categories twice, as texts and as integers")
     if is_text:
         categories = _table_numbers(n, texts_of(n.texts("cats_strings")))
     else:
@@ -125,6 +129,9 @@ def _by_span(n: Node, x: SSAValue, keys: Array, table: Array) -> SSAValue:
 
 def _entries(n: Node, what: str) -> Array:
     """Keys or values, as the one attribute has them that is there."""
+    given = [form for form in _FORMS if n.given(f"{what}_{form}")]
+    if len(given) > 1:
+        raise n.error(f"has {what} twice, as {' and '.join(given)}")
     if n.given(f"{what}_tensor"):
         tensor = n.tensor(f"{what}_tensor")
         if tensor.dtype.kind != "U" and tensor.dtype.name not in TABLED:
@@ -142,7 +149,10 @@ def _entries(n: Node, what: str) -> Array:
 def _default(n: Node, dtype: np.dtype[np.generic]) -> Array:
     """What stands for elements without a key."""
     if n.given("default_tensor"):
-        return n.tensor("default_tensor").reshape(-1)[:1]
+        default = n.tensor("default_tensor").reshape(-1)[:1]
+        if not default.size or (default.dtype.kind == "U") != (dtype.kind == "U"):
+            raise n.error("has a default_tensor that is none of its values' type")
+        return default
     if dtype.kind == "U":
         return texts_of([n.text("default_string")])
     value = n.integer("default_int64") if dtype.kind == "i" else n.real("default_float")
