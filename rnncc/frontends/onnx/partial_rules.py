@@ -304,6 +304,7 @@ ELEMENTWISE = {
 } - {"CastLike"}  # which has nothing to do with the sizes of its second input
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
+_ENCODERS = ("LabelEncoder", "CategoryMapper", "OneHotEncoder")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
 RULES: dict[str, Rule] = {
@@ -316,6 +317,7 @@ RULES: dict[str, Rule] = {
     "QLinearMatMul": _product_of_numbers,
     "com.microsoft.QGemm": _gemm_of_numbers,
     **dict.fromkeys(("CastLike", "Dropout"), _by_itself),
+    **{f"ai.onnx.ml.{name}": _by_itself for name in _ENCODERS},
     **dict.fromkeys(("RandomNormalLike", "RandomUniformLike", "Bernoulli"), _by_itself),
     "Transpose": _transpose,
     "Squeeze": _squeeze,

@@ -26,7 +26,7 @@ Operands = Sequence[Value | None]
 def of_one_size(n: Node, inputs: Operands) -> list[Value | None]:
     """The inputs, such rows of them with the size of a tensor that they are combined with, which
     is how many must count, or one: if others do, the run fails; among themselves with the least
-    bound, and of equal bounds as many as of each that has not one.
+    bound, and of equal bounds, 1 apart, as many as of each that has not one.
     """
     places = {value.axis - value.rank for value in inputs if isinstance(value, Partial)}
     return [*reduce(partial(_of_one_size, n), sorted(places), inputs)]
@@ -40,9 +40,11 @@ def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     bounds = [value.dims[place] for value in rows]
     if whole:
         return [_settled(n, v, whole[0]) if v in rows else v for v in inputs]
+    many = {bound for bound in bounds if bound != 1}
+    if len(many) < 2:
+        size = many.pop() if many else Dim.of(1)
+        return _spread(n, inputs, [v for v in rows if isinstance(v, Partial)], size)
     least = reduce(smaller, bounds)
-    if len(set(bounds)) == 1:
-        return _spread(n, inputs, [v for v in rows if isinstance(v, Partial)])
     return [shortened(n, v, least) if v in rows and v.dims[place] != least else v for v in inputs]
 
 
@@ -63,8 +65,9 @@ def _settled(n: Node, value: Value | None, size: Dim) -> Value:
     return _of_rows(value, _rows_of(n, value, size, _fitting(b, value.count, length))).whole()
 
 
-def _spread(n: Node, inputs: Operands, rows: Sequence[Partial]) -> Operands:
-    """Rows of equal bounds, of each that has but one as many as of the others."""
+def _spread(n: Node, inputs: Operands, rows: Sequence[Partial], size: Dim) -> Operands:
+    """Rows of one bound, or of at most one row, of each that has but one as many as of the
+    others."""
     b, counts = n.b, [value.count for value in rows if value.count is not None]
     if all(are_same(counts[0], count) for count in counts[1:]):
         return inputs
@@ -74,7 +77,6 @@ def _spread(n: Node, inputs: Operands, rows: Sequence[Partial]) -> Operands:
     def spread(value: Value | None) -> Value | None:
         if not isinstance(value, Partial) or value not in rows or value.count is None:
             return value
-        size = value.dims[value.axis]
         gathered = _rows_of(n, value, size, _fitting(b, value.count, most))
         return replace(_of_rows(value, gathered), count=most)
 

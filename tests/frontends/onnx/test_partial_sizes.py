@@ -23,6 +23,8 @@ NODES: dict[str, list[Any]] = {
         *(*BOTH, node("Sub", "a b", "c"), node("Softmax", "c", "d", axis=0)),
         *(node("Mul", "d a", "e"), node("ReduceSum", "e first", "y", keepdims=0)),
     ],
+    "the first one": [*BOTH[:1], node("Slice", "a first next", "f"), node("Sub", "a f", "y")],
+    "the first of others": [*BOTH, node("Slice", "b first next", "f"), node("Sub", "f a", "y")],
     "columns": [
         node("Transpose", "x", "t", perm=[1, 0]),
         *(node("Compress", "t m", "a", axis=1), node("Compress", "t k", "b", axis=1)),
@@ -33,7 +35,7 @@ NODES: dict[str, list[Any]] = {
         *(node("Transpose", "places", "at", perm=[1, 0]), node("ScatterND", "x at c", "y")),
     ],
 }
-CONSTANTS: dict[str, Any] = {"zero": np.float32(0), "first": np.array([0])}
+CONSTANTS: dict[str, Any] = {"zero": np.float32(0), "first": np.array([0]), "next": np.array([1])}
 COUNTS = [(3, 3), (1, 3), (3, 1), (1, 1), (4, 1), (1, 4), (4, 4), (0, 0), (0, 1), (1, 0), (2, 3)]
 
 

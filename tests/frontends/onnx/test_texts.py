@@ -128,6 +128,18 @@ def moves() -> dict[str, Case]:
         "If": of_one([pick], ["y:text"], z=OTHERS, c=np.array(False)),
         "Scan": of_one([constant("first", [""] * 4), scan], ["y:text", "ys:text"]),
         "LinearClassifier": of_one([classified], ["y:text", "p:f32"], n=numbers),
+        "of chosen rows": of_one(
+            [
+                constant("r", [True, False]),
+                node("And", "r k", "q"),
+                node("Compress", "x q", "c", axis=0),
+                node("LabelEncoder", "c", "n", domain=ML, keys_strings=["du"], values_int64s=[1]),
+                node("OneHotEncoder", "c", "h", domain=ML, cats_strings=["du", "ich"]),
+                node("LabelEncoder", "n", "y", domain=ML, keys_int64s=[1], values_strings=["D"]),
+            ],
+            ["y:text", "h:f32"],
+            k=np.array([True, True]),
+        ),
         "Identity": of_one([node("Identity", "x", "y")], ["y:text"]),
         "Expand": of_one([constant("s", [3, 2, 4]), node("Expand", "x s", "y")], ["y:text"]),
         "Shape": of_one([node("Shape", "x", "y")], ["y:i64"]),
