@@ -167,9 +167,17 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     program.bounds, program.counts = tuple(model.bounds), counts
-    if any(
-        dtype_of(value) == "text" for value in (*program.net.inputs.values(), *outputs.values())
-    ):
+    ports = {"input": program.net.inputs, "output": outputs}
+    texts = [
+        f'{kind} "{name}"'
+        for kind, values in ports.items()
+        for name, value in values.items()
+        if dtype_of(value) == "text"
+    ]
+    if texts and model.training:
+        what = "holds text, which is not supported in training"
+        raise Unsupported(Location(model.file, texts[0]), what)
+    if texts:
         program.texts = model.texts.words
     for param in program.params.values():  # of initialisers of which the numbers alone were read
         if not is_used(param.y):
@@ -253,9 +261,6 @@ def _defaults(scope: Scope, message: Any) -> dict[str, Value]:
 
 def _open(scope: Scope, name: str, dims: Sequence[Dim], dtype: str) -> Value:
     """An input of the net."""
-    if dtype == "text" and scope.model.training:
-        what = "holds text, which is not supported in training"
-        raise Unsupported(Location(scope.model.file, f'input "{name}"'), what)
     model, value = scope.model, scope.b.input(name, dims, dtype)
     model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
     model.inputs[value] = name

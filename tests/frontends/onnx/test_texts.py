@@ -335,8 +335,9 @@ def test_refused(name: str) -> None:
 
 
 def test_training_takes_no_texts() -> None:
-    with pytest.raises(CompileError, match="holds text, which is not supported in training"):
-        rnncc.compile(CASES["floats"][0], train=True)
+    for name, port in (("floats", 'input "x"'), ("back", 'output "y"')):
+        with pytest.raises(CompileError, match=f"{port}: holds text, which is not supported"):
+            rnncc.compile(CASES[name][0], train=True)
 
 
 def test_known_texts() -> None:
