@@ -48,9 +48,9 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     Raises:
         Unsupported: it reads rows together, or they lie along more than two axes.
     """
-    if name in ELEMENTWISE and not any(isinstance(v, Crossed) for v in n.inputs):
+    if name in ELEMENTWISE:
         n.inputs = of_one_size(n, n.inputs)
-        if not any(isinstance(v, Partial) for v in n.inputs):
+        if not any(isinstance(v, Partial | Crossed) for v in n.inputs):
             return n.results_of(operator)
     inputs = n.inputs
     views = _views(n, name, inputs)

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import one_that_fits
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import are_same
-from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial import Crossed, Partial, crossed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -28,12 +28,35 @@ def of_one_size(n: Node, inputs: Operands) -> list[Value | None]:
     is how many must count, or one: if others do, the run fails; among themselves with the least
     bound, and of equal bounds, 1 apart, as many as of each that has not one.
     """
-    places = {value.axis - value.rank for value in inputs if isinstance(value, Partial)}
+    places = {rows.axis - rows.rank for value in inputs for rows in _parts(value)}
     return [*reduce(partial(_of_one_size, n), sorted(places), inputs)]
+
+
+def _parts(value: Value | None) -> list[Partial]:
+    """A value along each of the axes along which the run decides how many rows count."""
+    if isinstance(value, Crossed):
+        return value.along()
+    return [value] if isinstance(value, Partial) else []
 
 
 def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     """The same along one axis, counted from the last one."""
+    views = [next((p for p in _parts(v) if p.axis - p.rank == place), v) for v in inputs]
+    return [*map(partial(_with_other_axis, place), inputs, _along_one(n, views, place))]
+
+
+def _with_other_axis(place: int, value: Value | None, rows: Value | None) -> Value | None:
+    """Rows along one axis, for those of a value: if its rows count along another one, too, so do
+    they."""
+    if not isinstance(value, Crossed) or rows is None or isinstance(rows, Crossed):
+        return rows
+    [other] = [part for part in value.along() if part.axis - part.rank != place]
+    kept = Partial.counted(rows.whole(), other.axis, other.count)
+    return crossed(kept, rows) if isinstance(rows, Partial) else kept
+
+
+def _along_one(n: Node, inputs: Operands, place: int) -> Operands:
+    """The same of values whose rows along other axes are all taken to count."""
     reaching = [value for value in inputs if value is not None and value.rank >= -place]
     rows = [value for value in reaching if _lies_along(value, place)]
     whole = [v.dims[place] for v in reaching if v not in rows and v.dims[place] != 1]

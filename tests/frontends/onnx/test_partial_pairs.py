@@ -69,6 +69,11 @@ NODES: dict[str, list[Any]] = {
         *(*SCORES, node("Unsqueeze", "s first", "t"), node("Gather", "t zero", "u", axis=0)),
         node("ReduceSum", "u last", "y", keepdims=0),
     ],
+    "less the first of each": [
+        *(*SCORES, node("Slice", "s first single last", "e0"), node("Sub", "s e0", "d")),
+        *(node("Slice", "d first single first", "r0"), node("Mul", "d r0", "e")),
+        node("ReduceSum", "e last", "y", keepdims=0),
+    ],
     "sizes": [*SCORES, node("Shape", "s", "y")],
     "reshaped": [
         *(*SCORES, node("Shape", "s", "sizes"), node("Concat", "single sizes", "to", axis=0)),
