@@ -129,9 +129,9 @@ def _by_span(n: Node, x: SSAValue, keys: Array, table: Array) -> SSAValue:
 
 def _entries(n: Node, what: str) -> Array:
     """Keys or values, as the one attribute has them that is there."""
-    given = [form for form in _FORMS if n.given(f"{what}_{form}")]
-    if len(given) > 1:
-        raise n.error(f"has {what} twice, as {' and '.join(given)}")
+    forms = [form for form in _FORMS if n.given(f"{what}_{form}")]
+    if len(forms) > 1:
+        raise n.error(f"has {what} twice, as {' and '.join(forms)}")
     if n.given(f"{what}_tensor"):
         tensor = n.tensor(f"{what}_tensor")
         if tensor.dtype.kind != "U" and tensor.dtype.name not in TABLED:
