@@ -36,6 +36,9 @@ def undisturbed() -> Generator[None]:
         return
     previous = [(number, getsignal(number)) for number in _SIGNALS]
     handlers = [(number, handler) for number, handler in previous if callable(handler)]
+    if not _can_set(handlers):
+        yield
+        return
     seen: dict[int, FrameType | None] = {}
     try:
         _set_aside.extend(handlers)
@@ -44,6 +47,19 @@ def undisturbed() -> Generator[None]:
         yield
     finally:
         _put_back(handlers, seen)
+
+
+def _can_set(handlers: _Handlers) -> bool:
+    """Whether this thread is the one that handlers run in: that of the main interpreter.
+
+    `threading` takes for the main thread whichever of an interpreter asks it first: in a
+    subinterpreter, or a program that Python is embedded in, that may be any.
+    """
+    try:
+        deque(starmap(set_signal, handlers[:1]), maxlen=0)
+    except ValueError:
+        return False
+    return True
 
 
 def _put_back(handlers: _Handlers, seen: dict[int, FrameType | None], times: int = 2) -> None:
