@@ -1,4 +1,4 @@
-"""Handlers of signals, set aside while several threads compute a call."""
+"""Handlers of signals, set aside while code runs that must not be left in its midst."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _set_aside: _Handlers = []
 def undisturbed() -> Generator[None]:
     """Until the end of the block no handler of a signal runs, such as that of Ctrl-C.
 
-    One that raised an error would make this thread leave a call in which others wait for it. What
-    comes meanwhile is handled at the end; signals without a handler in Python do what they do.
+    One that raised an error would make this thread leave a call in which others wait for it, or a
+    library between two steps that belong together. What comes meanwhile is handled at the end;
+    signals without a handler in Python do what they do.
     """
     if _set_aside or threading.current_thread() is not threading.main_thread():
         yield  # handlers are set aside already, or run in another thread
