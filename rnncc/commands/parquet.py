@@ -164,7 +164,7 @@ def table_writer(out: Path, specs: Mapping[str, TensorSpec]) -> Generator[Write]
 
 def _type(pyarrow: Any, spec: TensorSpec) -> Any:
     """Lists in lists, as many as a row has axes."""
-    kind = pyarrow.from_numpy_dtype(spec.dtype)
+    kind = pyarrow.string() if spec.is_text else pyarrow.from_numpy_dtype(spec.dtype)
     for _ in spec.shape[1:]:
         kind = pyarrow.list_(kind)
     return kind

@@ -127,12 +127,16 @@ def terminal_bar(total: int) -> Generator[Callable[[int], None]]:
 
 
 def print_arrays(results: Mapping[str, Array]) -> None:
-    """A table of what the arrays hold."""
+    """A table of what the arrays hold; of texts the first and the last in their order."""
 
     def row(name: str, array: Array) -> list[object]:
-        values = (array.min(), array.mean(), array.max()) if array.size else ("", "", "")
-        numbers = [f"{value:.6g}" if value != "" else "" for value in values]
-        return [name, array.dtype, shape_text(array.shape), *numbers]
+        kind, shown = array.dtype, ["", "", ""]
+        if kind.kind == "U":
+            kind, words = "text", array.reshape(-1).tolist()
+            shown = [printable(min(words)), "", printable(max(words))] if words else shown
+        elif array.size:
+            shown = [f"{value:.6g}" for value in (array.min(), array.mean(), array.max())]
+        return [name, kind, shape_text(array.shape), *shown]
 
     columns = ["output", "dtype", "shape", "min", "mean", "max"]
     print_table("", columns, [row(name, array) for name, array in results.items()])

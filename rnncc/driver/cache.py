@@ -101,8 +101,7 @@ def find(key: str | None) -> bytes | None:
 
 def keep(key: str | None, parts: Sequence[bytes | memoryview]) -> None:
     """Write an entry in one step, then remove those used longest ago until all fit."""
-    limit, size = _limit(), sum(len(part) for part in parts)
-    if key is None or size + _DIGEST > min(limit, LARGEST_ENTRY):
+    if key is None or not fits(parts):
         return
     with suppress(OSError):
         where = _entries(make=True)
@@ -111,7 +110,12 @@ def keep(key: str | None, parts: Sequence[bytes | memoryview]) -> None:
         with replacing(where / f"{key}{_SUFFIX}", 0o600) as file:
             file.write(_checksum(key, parts))
             file.writelines(parts)
-        _evict(where, limit)
+        _evict(where, _limit())
+
+
+def fits(parts: Sequence[bytes | memoryview]) -> bool:
+    """Whether an entry is small enough to be kept."""
+    return sum(map(len, parts)) + _DIGEST <= min(_limit(), LARGEST_ENTRY)
 
 
 def _entries(make: bool = False) -> Path | None:
@@ -211,10 +215,10 @@ def _beside(source: Any, content: bytes) -> bytes | None:
 
 
 def _program(program: Program) -> bytes:
-    """The text of a program, and its arrays."""
-    names = f"{program.name} {sorted(program.recompute)} {sorted(program.zeros)}"
-    names += f" {sorted(program.fixed)}"
-    parts = [f"{names}\n{program.module}".encode()]
+    """The text of a program, what it says beside that, and its arrays."""
+    sets = map(sorted, (program.recompute, program.zeros, program.fixed))
+    facts = [program.name, *sets, list(map(str, program.bounds)), program.counts, program.texts]
+    parts = [f"{facts}\n{program.module}".encode(errors="backslashreplace")]
     for name, array in program.arrays.items():
         parts += [f"{name} {array.dtype} {array.shape}".encode(), array.tobytes()]
     return b"\n".join(parts)

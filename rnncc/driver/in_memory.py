@@ -47,6 +47,8 @@ def compile_in_memory(
     from rnncc.stages.compilation import Compilation
 
     image = make_image(Compilation(options, net, init, in_memory=True))
-    if key == cache.key_of(net, init, options, target):  # no file was replaced meanwhile
-        cache.keep(key, image.parts())
+    parts = image.parts()
+    fits = key is not None and cache.fits(parts)  # else large files would be read again for nothing
+    if fits and key == cache.key_of(net, init, options, target):  # no file was replaced meanwhile
+        cache.keep(key, parts)
     return load(image, target, device)

@@ -9,9 +9,9 @@ CODES = {
     4: "a loop takes more iterations than its limit",
     5: "an index is outside of its table",
     6: "the tape is not one that forward left for these sizes, or was used up",
+    9: "blocks on the GPU have waited for each other for too long",
     14: "a number of rows, which the values decide, is not that of another tensor, or beyond its "
     "limit",
-    9: "blocks on the GPU have waited for each other for too long",
 }
 """What the codes of `include/rnncc.h` and `include/rnncc_cuda.h` mean that a call may end with."""
 

@@ -1,4 +1,4 @@
-"""Handlers of signals, set aside while several threads compute a call."""
+"""Handlers of signals, set aside while code runs that must not be left in its midst."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ _set_aside: _Handlers = []
 def undisturbed() -> Generator[None]:
     """Until the end of the block no handler of a signal runs, such as that of Ctrl-C.
 
-    One that raised an error would make this thread leave a call in which others wait for it. What
-    comes meanwhile is handled at the end; signals without a handler in Python do what they do.
+    One that raised an error would make this thread leave a call in which others wait for it, or a
+    library between two steps that belong together. What comes meanwhile is handled at the end;
+    signals without a handler in Python do what they do.
     """
     if _set_aside or threading.current_thread() is not threading.main_thread():
         yield  # handlers are set aside already, or run in another thread
         return
     previous = [(number, getsignal(number)) for number in _SIGNALS]
     handlers = [(number, handler) for number, handler in previous if callable(handler)]
+    if not _can_set(handlers):
+        yield
+        return
     seen: dict[int, FrameType | None] = {}
     try:
         _set_aside.extend(handlers)
@@ -44,6 +48,19 @@ def undisturbed() -> Generator[None]:
         yield
     finally:
         _put_back(handlers, seen)
+
+
+def _can_set(handlers: _Handlers) -> bool:
+    """Whether this thread is the one that handlers run in: that of the main interpreter.
+
+    `threading` takes for the main thread whichever of an interpreter asks it first: in a
+    subinterpreter, or a program that Python is embedded in, that may be any.
+    """
+    try:
+        deque(starmap(set_signal, handlers[:1]), maxlen=0)
+    except ValueError:
+        return False
+    return True
 
 
 def _put_back(handlers: _Handlers, seen: dict[int, FrameType | None], times: int = 2) -> None:

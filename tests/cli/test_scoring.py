@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from rnncc_runtime import Model, TensorSpec
 
@@ -270,3 +271,48 @@ def test_damaged_text(text: str, told: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(CompileError, match=told):
         read_csv(path)
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    """A model whose outputs are texts."""
+    encode = onnx.helper.make_node(
+        "LabelEncoder",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        keys_int64s=[1, 2],
+        values_strings=["größer", "b"],
+        default_string="none",
+    )
+    graph = onnx.helper.make_graph(
+        [encode],
+        "labels",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, ["N"])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.STRING, ["N"])],
+    )
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx"
+    )
+    return tmp_path / "m.onnx"
+
+
+def test_texts_are_shown(labels: Path, tmp_path: Path, capsys: Capture) -> None:
+    """They have no mean."""
+    np.savez(tmp_path / "x.npz", x=np.array([1, 2, 3]))
+    assert main(["run", str(labels), "-i", str(tmp_path / "x.npz")]) == 0
+    assert capsys.readouterr().out.split()[-5:] == ["y", "text", "[3]", "b", "none"]
+    np.savez(tmp_path / "x.npz", x=np.zeros(0, np.int64))
+    assert main(["run", str(labels), "-i", str(tmp_path / "x.npz")]) == 0
+    assert capsys.readouterr().out.split()[-3:] == ["y", "text", "[0]"]
+
+
+def test_texts_become_columns(labels: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = sys.modules["pyarrow"]
+    parquet.write_table(pyarrow.table({"x": [2, 1, 7]}), tmp_path / "x.parquet")
+    words = ["run", str(labels), "-i", str(tmp_path / "x.parquet"), "-o"]
+    assert main([*words, str(tmp_path / "y.parquet")]) == 0
+    found = parquet.read_table(tmp_path / "y.parquet")
+    assert found.column("y").to_pylist() == ["b", "größer", "none"]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,16 @@ from onnx import helper, numpy_helper
 
 import rnncc
 from rnncc import cells
+from rnncc.codegen import targets
 from rnncc.driver import cache
 from rnncc.errors import CompileError, InternalError
 from rnncc.frontends.onnx.external_data import external_files
+from rnncc.ir.dims import Dim
+from rnncc.ir.program import Program
+from rnncc.options import Options
 from rnncc.packaging.image import Image
 from rnncc.stages import reading
+from rnncc.stages.reading import import_source
 from tests.driver.cached import WIDTH, X, entries, init, net, never, result
 from tests.frontends.onnx.bad_models import external
 
@@ -140,6 +146,28 @@ def test_nets_built_in_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert again.run(x)["y"].tobytes() == first.run(x)["y"].tobytes()
 
 
+OTHER_FACTS: dict[str, Any] = {
+    "name": "other",
+    "recompute": frozenset("h"),
+    "zeros": frozenset("h"),
+    "fixed": frozenset("w"),
+    "bounds": (Dim.parse("T - 5"),),
+    "counts": {"y": ("n", 0)},
+    "texts": ("yes", "no"),
+}
+
+
+def test_all_that_a_program_says_counts(folder: Path) -> None:
+    """Compiled code checks bounds, and cuts rows, that its module says nothing of."""
+    shown = {f.name for f in fields(Program)} - {"module", "arrays", "source"}
+    assert OTHER_FACTS.keys() == shown
+    program = import_source(net(), init(), Options())
+    programs = [program, *(replace(program, **{n: v}) for n, v in OTHER_FACTS.items())]
+    target = targets.resolve(None, None)
+    keys = [cache.key_of(p, None, Options(), target) for p in programs]
+    assert None not in keys and len(set(keys)) == len(programs)
+
+
 @pytest.mark.parametrize("off", ["0", "Off"])
 def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
     monkeypatch.setenv("RNNCC_CACHE", off)
@@ -177,8 +205,11 @@ def test_least_recently_used_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_too_large_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RNNCC_CACHE_BYTES", "1K")
+    key_of, asked = cache.key_of, list[object]()
+    monkeypatch.setattr(cache, "key_of", lambda *of: asked.append(of) or key_of(*of))
     rnncc.compile(net(), init())
     assert not folder.exists()
+    assert len(asked) == 1  # a second one would read large files again
     monkeypatch.setenv("RNNCC_CACHE_BYTES", "many")
     monkeypatch.setattr(reading, "import_source", never)  # it is told before the work
     with pytest.raises(CompileError, match="RNNCC_CACHE_BYTES: 'many' is not a number of bytes"):

@@ -154,6 +154,30 @@ print("not reached")
     assert done.returncode == -signal.SIGINT and not done.stdout
 
 
+IN_A_THREAD_THAT_SEEMS_THE_MAIN_ONE = """
+import _thread, sys
+sys.modules.pop("threading", None)
+done = _thread.allocate_lock()
+
+def compute():
+    import rnncc_runtime  # so that `threading` takes this thread for the main one
+    print(rnncc_runtime.Pool(2).run(lambda at: 0))
+    done.release()
+
+done.acquire()
+_thread.start_new_thread(compute, ())
+done.acquire(timeout=30)
+"""
+
+
+def test_calls_of_threads_that_have_no_handlers() -> None:
+    """As where a program that Python is embedded in begins threads of its own."""
+    code = IN_A_THREAD_THAT_SEEMS_THE_MAIN_ONE
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
 def test_errors_of_tasks_are_the_callers() -> None:
     def fail(number: int, at: int) -> int:
         if c_int64.from_address(at).value == number:
