@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from rnncc.frontends.torch.known_constants import note_mark
+from rnncc.frontends.torch.known_constants import forget_written, note_mark
 from rnncc.frontends.torch.marks import MARK
 from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.readings import readings
@@ -64,6 +64,7 @@ def remember_whole_operators() -> None:
         if _is_on() and isinstance(func, OpOverload):
             if func is MARK:
                 return note_mark(*args)
+            forget_written(mode, func, args, kwargs)
             func = _ALIKE.get(func, func)
             if _may_be_fakes(mode, func, args):
                 convert = mode.fake_tensor_converter.from_real_tensor
