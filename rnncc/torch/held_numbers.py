@@ -128,12 +128,17 @@ class _Asking(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch."""
-        result = func(*args, **(kwargs or {}))
         if torch.compiler.is_dynamo_compiling():  # it reads this with the body of a PyTorch loop
-            return result
+            return func(*args, **(kwargs or {}))
         is_attribute = getattr(func, "__name__", "") == "__get__"  # such as `x.dtype`
-        if not is_attribute or isinstance(result, torch.Tensor):
-            for x in pytree.tree_leaves((args, kwargs or {})):
-                if id(x) in self.names:
-                    self.asked.add(self.names[id(x)][0])
+        if not is_attribute:
+            self._note(args, kwargs)  # at once: what takes a number of a tensor may fail
+        result = func(*args, **(kwargs or {}))
+        if is_attribute and isinstance(result, torch.Tensor):
+            self._note(args, kwargs)
         return result
+
+    def _note(self, args: Any, kwargs: Any) -> None:
+        for x in pytree.tree_leaves((args, kwargs or {})):
+            if id(x) in self.names:
+                self.asked.add(self.names[id(x)][0])

@@ -18,6 +18,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch._subclasses.meta_utils import MetaConverter
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -60,12 +61,22 @@ def tell(made: torch.Tensor, value: Callable[[], torch.Tensor]) -> None:
     inner = _inner(made)
     if not isinstance(inner, FakeTensor):
         return
+    converter = inner.fake_mode.fake_tensor_converter
     # What makes PyTorch forget the values where something changes them.
-    register = getattr(inner.fake_mode.fake_tensor_converter, "add_constant_storage_mapping", None)
+    register = getattr(converter, "add_constant_storage_mapping", None)
     if register is not None and inner.constant is None and made.numel() <= MOST_LEAVES:
         with _disable_current_modes():
             inner.constant = value()
+            _note_memory(converter.meta_converter, inner.constant, inner)
         register(inner)
+
+
+def _note_memory(converter: MetaConverter[Any], constant: torch.Tensor, fake: FakeTensor) -> None:
+    """Let what stands for views of a constant have the memory of what stands for that, as what
+    code changes by way of a view is found by its memory."""
+    memory = converter.describer.describe_tensor(constant).storage
+    if memory is not None:
+        converter.set_storage_memo(memory, fake.untyped_storage())
 
 
 def is_known(x: torch.Tensor) -> bool:

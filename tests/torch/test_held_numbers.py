@@ -86,6 +86,15 @@ def test_other_values_are_compiled_anew(function: Any, train: bool) -> None:
         sent(x)
 
 
+def test_a_lambda_takes_one() -> None:
+    """Its code is not written anew, so that taking the number fails at once."""
+    net, x = Holding(lambda net, y: y[:, : int(net.count)]).eval(), torch.randn(2, 5, 4)
+    compiled = rt.compile(net, (x,))
+    for count in (2, 3):
+        net.count.fill_(count)
+        torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
+
+
 def test_values_of_others_are_not_settings() -> None:
     """Batch norm counts its calls while it is trained; here it is not."""
     net, x = Holding(rows).eval(), torch.randn(2, 5, 4)

@@ -127,10 +127,17 @@ def written_over_by_data(x: Any) -> Any:
     return x
 
 
+def range_written_by_a_slice(x: Any) -> Any:
+    rows = torch.arange(4.0)
+    rows[1:3].fill_(x.sum())
+    return x * rows[:3]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     "function",
     [
+        range_written_by_a_slice,
         carried_number,
         carried_test,
         changed_in_a_branch,
@@ -167,6 +174,18 @@ def test_a_loop_that_changes_a_constant_after_its_first_iteration_is_refused() -
         rt.scan(halved, torch.ones(2, 3), torch.zeros(1))
 
 
+def test_lists_of_tensors_that_an_operator_changes_are_not_known() -> None:
+    """PyTorch looks for known values among operands, not within lists of them."""
+
+    def function(x: Any) -> Any:
+        n = torch.tensor(2.0)
+        torch._foreach_add_([n], [x.sum()])
+        return x * 2 if n > 3 else x * 5
+
+    with pytest.raises(CompileError, match="_foreach_add"):
+        rt.compile(Computing(function), (torch.ones(3),))
+
+
 def size_of_a_list(x: Any, h: Any) -> tuple[Any, Any]:
     rows, times = torch.tensor([2, 3]).tolist()
     for k in range(torch.tensor([1, times]).max().item()):
@@ -181,9 +200,18 @@ def number_of_a_changed_list(x: Any, h: Any) -> tuple[Any, Any]:
     return h + int(sizes[0]) + x, h + 1
 
 
-@pytest.mark.parametrize("cell", [size_of_a_list, number_of_a_changed_list])
-def test_cells_know_lists(cell: Any) -> None:
-    xs, h, ys = torch.randn(6, 4), torch.zeros(4), list[Any]()
+def list_written_from_an_open_size_on(x: Any, h: Any) -> tuple[Any, Any]:
+    sizes = torch.tensor([1, 2, 3, 4, 5, 6])
+    sizes[len(x) - 2 :].add_(5)
+    return h + int(sizes[2]) * x, h + 1
+
+
+@pytest.mark.parametrize(
+    "cell", [size_of_a_list, number_of_a_changed_list, list_written_from_an_open_size_on]
+)
+@pytest.mark.parametrize("batch", [4, 5])
+def test_cells_know_lists(cell: Any, batch: int) -> None:
+    xs, h, ys = torch.randn(6, batch, 4), torch.zeros(batch, 4), list[Any]()
     got, last = rt.scan(cell, xs, h)
     for x in xs:
         y, h = cell(x, h)

@@ -10,7 +10,7 @@ Of an operator that takes a real tensor, such as a weight that a cell finds in a
 nothing: it computes the shape each time, for ten times as long as it takes to look one up. Here the
 tensor's fake, which it makes anyway, is what it is asked about. Nor does it remember anything of
 `_unsafe_view`, whose shapes it computes by the function that computes those of `view`, nor of this
-package's operators: those that give nothing, the marks of branches and loops, have no shapes.
+package's operators: the marks of branches and loops have no shapes, and do all that they do here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from torch._ops import OpOverload
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from rnncc.frontends.torch.known_constants import forget_written, note_mark
+from rnncc.frontends.torch.marks import MARK
 from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.readings import readings
 
@@ -60,8 +62,9 @@ def remember_whole_operators() -> None:
     @wraps(remembered)
     def look_up(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _is_on() and isinstance(func, OpOverload):
-            if func.namespace == "rnncc" and not func._schema.returns:
-                return None
+            if func is MARK:
+                return note_mark(*args)
+            forget_written(mode, func, args, kwargs)
             func = _ALIKE.get(func, func)
             if _may_be_fakes(mode, func, args):
                 convert = mode.fake_tensor_converter.from_real_tensor

@@ -14,8 +14,11 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from rnncc.frontends.torch.readings import location, refuse
 
@@ -42,6 +45,37 @@ def forget(x: Any) -> None:
     """Let the value of a stand-in be unknown, and of all that share its memory."""
     if (mode := getattr(x, "fake_mode", None)) is not None and x.constant is not None:
         mode.fake_tensor_converter.invalidate_constant_aliases(x.constant)
+
+
+def forget_written(mode: Any, func: OpOverload, args: Any, kwargs: Any) -> None:
+    """Let what an operator writes be unknown, and all that shares its memory.
+
+    PyTorch forgets of itself an operand that is known: none within a list, and nothing by way of a
+    view whose value it does not know, such as one with an open size.
+    """
+    known = getattr(mode.fake_tensor_converter, "constant_storage_mapping", None)
+    if not known or not func._schema.is_mutable:
+        return
+    leaves = tree_leaves((args, kwargs))
+    fakes = [x for x in leaves if isinstance(x, FakeTensor)]
+    if all(x.constant is not None for x in fakes) and not any(map(_is_open, leaves)):
+        return  # the operator computes with the values
+    written = [
+        kwargs.get(argument.name, args[i] if i < len(args) else None)
+        for i, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    tensors = [x for x in tree_leaves(written) if isinstance(x, FakeTensor)]
+    memories = {x.untyped_storage()._cdata for x in tensors}
+    for references in list(known.values()):
+        for x in (reference() for reference in references):
+            if x is not None and x.untyped_storage()._cdata in memories:
+                forget(x)
+
+
+def _is_open(x: Any) -> bool:
+    symbols = torch.SymInt | torch.SymFloat | torch.SymBool
+    return isinstance(x, symbols) or (isinstance(x, FakeTensor) and x._has_symbolic_sizes_strides)
 
 
 def note_mark(x: Any, place: int) -> None:
