@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,7 @@ def test_files(tmp_path: Path) -> None:
     """The library, its header's table and its wrapper, and the arrays that commands read."""
     made, _, _ = CASES["texts"]
     (tmp_path / "net.onnx").write_bytes(made.SerializeToString())
-    command = ["python", "-m", "rnncc"]
+    command = [sys.executable, "-m", "rnncc"]
     at = str(tmp_path / "net.onnx")
     subprocess.run([*command, "compile", at, "-o", str(tmp_path)], check=True)
     np.savez(tmp_path / "in.npz", x=WORDS.astype(str))
