@@ -156,13 +156,7 @@ def _merged(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
     room, groups = x.dims[x.axis] * parts, product(x.dims[first : x.axis])
     rows = groups * room
     each = b.mul(x.count, b.size(parts, "i64"))
-    at = b.iota((rows,), 0, "i64")
-    width, whole = (
-        b.broadcast(number, (rows,), [])
-        for number in (b.maximum(each, n.full(1, each)), b.size(room, "i64"))
-    )
-    group = b.div(at, width)
-    places = b.add(b.mul(group, whole), b.sub(at, b.mul(group, width)))
+    places = _places_behind_each_other(n, rows, each, room)
     tensor = b.reshape(n.scope.ssa(x.whole()), (*sizes[:axis], rows, *behind))
     count = b.mul(each, b.size(groups, "i64"))
     n.scope.model.counts[count] = rows
@@ -177,19 +171,30 @@ def joined_axes(n: Node, x: Crossed) -> Partial | None:
         return None
     b, (outer, inner) = n.b, x.dims[first : second + 1]
     room = outer * inner
-    at = b.iota((room,), 0, "i64")
-    size, whole = (
-        b.broadcast(number, (room,), [])
-        for number in (b.maximum(width, n.full(1, width)), b.size(inner, "i64"))
-    )
-    row = b.div(at, size)
-    places = b.add(b.mul(row, whole), b.sub(at, b.mul(row, size)))
+    places = _places_behind_each_other(n, room, width, inner)
     dims = (*x.dims[:first], room, *x.dims[second + 1 :])
     tensor = _rows_at(n, b.reshape(n.scope.ssa(x.whole()), dims), places, first)
     joined = Partial.counted(Value.computed(tensor), first, b.mul(count, width))
     assert joined.count is not None
     n.scope.model.counts[joined.count] = room
     return joined
+
+
+def _places_behind_each_other(n: Node, rows: Dim, each: SSAValue, room: Dim) -> SSAValue:
+    """Where the rows that count lie, in their order: the first `each` of each group of `room`; of
+    no row of a group one behind it.
+
+    Args:
+        rows: of all groups.
+    """
+    b = n.b
+    at = b.iota((rows,), 0, "i64")
+    width, whole = (
+        b.broadcast(number, (rows,), [])
+        for number in (b.maximum(each, n.full(1, each)), b.size(room, "i64"))
+    )
+    group = b.div(at, width)
+    return b.add(b.mul(group, whole), b.sub(at, b.mul(group, width)))
 
 
 def _in_groups(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:

@@ -110,9 +110,9 @@ def _fitting(b: Builder, count: SSAValue, most: SSAValue) -> SSAValue:
     """By how many rows one goes on from an element to the next: by none, if there is one row for
     many; if others count than so many, the run fails."""
     one = b.fill(1, (), "i64")
-    alone = b.compare("eq", count, one)
-    step = b.select(b.compare("eq", count, most), one, b.fill(0, (), "i64"))
-    return one_that_fits(b, step, b.logical("or", alone, b.compare("eq", count, most)))
+    alone, as_many = b.compare("eq", count, one), b.compare("eq", count, most)
+    step = b.select(as_many, one, b.fill(0, (), "i64"))
+    return one_that_fits(b, step, b.logical("or", alone, as_many))
 
 
 def _rows_of(n: Node, value: Partial, size: Dim, step: SSAValue) -> SSAValue:
