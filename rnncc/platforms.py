@@ -1,11 +1,9 @@
-"""The machines and systems that code can be written for: a row each. Light: all commands need it.
+"""The machines and systems that code can be written for: a row each. Light: it imports nothing.
 
 What depends on the system alone, such as the files of a library, is in `SYSTEMS`.
 """
 
 from __future__ import annotations
-
-import signal
 
 from rnncc.records import record
 
@@ -13,11 +11,6 @@ LINE = 64
 """Bytes of a line of the cache, of most machines."""
 PAGE = 4096
 """Bytes whose addresses a processor translates at once, and that it does not prefetch beyond."""
-
-ENDING = [
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-]
-"""Signals by which a user, a supervisor or a terminal that closes asks a process to end."""
 
 
 @record

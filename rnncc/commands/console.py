@@ -19,8 +19,11 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 from rnncc.errors import CompileError, InternalError, is_out_of_memory
-from rnncc.platforms import ENDING
 
+ENDING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""Signals by which a user, a supervisor or a terminal that closes asks a process to end."""
 BY_SIGNAL, BROKEN_PIPE = 128, 141
 """As shells say of processes that a signal has ended: with its number added, and for SIGPIPE."""
 FAULT, BAD_INPUT = 1, 2

@@ -17,7 +17,7 @@ import time
 from importlib import import_module
 from typing import Any
 
-from rnncc.platforms import ENDING
+from rnncc.commands.console import ENDING
 
 LATEST = 60
 LOADED = (
