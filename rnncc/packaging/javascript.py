@@ -47,11 +47,8 @@ def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> 
     wide = pointer_bytes(metadata["target"]) == 8
     return {
         **{"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "wide": wide},
-        **{
-            "words": metadata.get("texts"),
-            "dumps": json.dumps,
-            "address": "BigInt({})".format if wide else str,
-        },
+        **{"dumps": json.dumps, "address": "BigInt({})".format if wide else str},
+        "words": metadata.get("texts"),
     }
 
 

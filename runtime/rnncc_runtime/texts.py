@@ -34,12 +34,16 @@ class Texts:
 
     Attributes:
         known: those of the model.
-        further: those that came, in the order of their numbers.
     """
 
     def __init__(self, known: Words, further: Iterable[str] = ()) -> None:
-        self.known, self.further = known, list(further)
-        self._numbers_of = {w: len(known.words) + i for i, w in enumerate(self.further)}
+        self.known = known
+        self._further = {word: number for number, word in enumerate(further, len(known.words))}
+
+    @property
+    def further(self) -> list[str]:
+        """Those that came, in the order of their numbers."""
+        return list(self._further)
 
     def coded(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Inputs with numbers in the place of texts; numbers, and what else there is, stay.
@@ -74,10 +78,8 @@ class Texts:
     def _number(self, word: str) -> int:
         number = self.known.numbers.get(word)
         if number is None:
-            number = self._numbers_of.get(word)
-        if number is None:
-            number = self._numbers_of[word] = len(self.known.words) + len(self.further)
-            self.further.append(word)
+            behind = len(self.known.words) + len(self._further)
+            number = self._further.setdefault(word, behind)
         return number
 
     def decoded(self, outputs: dict[str, Array]) -> dict[str, Array]:

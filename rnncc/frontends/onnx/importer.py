@@ -167,7 +167,24 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     program.bounds, program.counts = tuple(model.bounds), counts
-    ports = {"input": program.net.inputs, "output": outputs}
+    program.texts = _words(model, program)
+    for param in program.params.values():  # of initialisers of which the numbers alone were read
+        if not is_used(param.y):
+            param.detach()
+            param.erase()
+    named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
+    program.arrays = {name: array for name, array in program.arrays.items() if name in named}
+    program.fixed = frozenset(model.fixed) & named
+    return Imported(program, held)
+
+
+def _words(model: ModelContext, program: Program) -> tuple[str, ...]:
+    """The texts that a program knows; none if no input or output holds text.
+
+    Raises:
+        Unsupported: it is trained, and one does.
+    """
+    ports = {"input": program.net.inputs, "output": program.net.outputs}
     texts = [
         f'{kind} "{name}"'
         for kind, values in ports.items()
@@ -177,16 +194,7 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     if texts and model.training:
         what = "holds text, which is not supported in training"
         raise Unsupported(Location(model.file, texts[0]), what)
-    if texts:
-        program.texts = model.texts.words
-    for param in program.params.values():  # of initialisers of which the numbers alone were read
-        if not is_used(param.y):
-            param.detach()
-            param.erase()
-    named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
-    program.arrays = {name: array for name, array in program.arrays.items() if name in named}
-    program.fixed = frozenset(model.fixed) & named
-    return Imported(program, held)
+    return model.texts.words if texts else ()
 
 
 def _add_counts(partial: Mapping[str, Partial], outputs: dict[str, SSAValue]) -> Counts:
