@@ -12,7 +12,7 @@ from rnncc.ir.bounds import bounds_of
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.options import Options
-from rnncc.passes.fold_constants import fold_constants
+from rnncc.passes.cleanup.fold_constants import fold_constants
 from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation

@@ -20,7 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Reduce
 from rnncc.options import Options
-from rnncc.passes.trip_counts import restore_trip_counts
+from rnncc.passes.loops.trip_counts import restore_trip_counts
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs

@@ -37,7 +37,7 @@ from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.whole_layers import with_whole_layers
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.passes.activity import sources_of_outputs
+from rnncc.passes.gradients.activity import sources_of_outputs
 from rnncc.records import record
 
 MOST_REPEATS = 16
