@@ -1,5 +1,5 @@
 """Operators that pass on tensors whose number of rows the run decides, as each row of their result
-is computed of one row; what reads rows together is in `partial_sums.py`, or refused.
+is computed of one row; what reads rows together is in `sums.py`, or refused.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import same_count
+from rnncc.frontends.onnx.counted.counts import same_count
+from rnncc.frontends.onnx.counted.rows import READERS, Partial, crossed
+from rnncc.frontends.onnx.counted_ops.batches import BATCHES, Axes, Operands, fill_places, only
+from rnncc.frontends.onnx.counted_ops.copies import einsum_axis, size_of
+from rnncc.frontends.onnx.counted_ops.moves import build_moved
+from rnncc.frontends.onnx.counted_ops.sums import build_together
 from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.formulas.offsets import parted
 from rnncc.frontends.onnx.node import Node, OnnxOperator
-from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import READERS, Partial, crossed
-from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
-from rnncc.frontends.onnx.partial_copies import einsum_axis, size_of
-from rnncc.frontends.onnx.partial_moves import build_moved
-from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
 
 Rule = Callable[[Node, Operands], Axes]

@@ -10,10 +10,10 @@ from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import one_that_fits
+from rnncc.frontends.onnx.counted.counts import one_that_fits
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial, crossed
+from rnncc.frontends.onnx.formulas.offsets import are_same
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import are_same
-from rnncc.frontends.onnx.partial import Crossed, Partial, crossed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

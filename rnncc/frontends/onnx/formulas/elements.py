@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.frontends.onnx.sizes import Undecided, decide
+from rnncc.frontends.onnx.formulas.sizes import Undecided, decide
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

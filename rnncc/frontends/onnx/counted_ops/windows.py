@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import one_that_fits
+from rnncc.frontends.onnx.counted.counts import one_that_fits
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted_ops.batches import Operands, only, pads_around
+from rnncc.frontends.onnx.counted_ops.edges import mirrored
+from rnncc.frontends.onnx.counted_ops.sums import neutral, with_others
+from rnncc.frontends.onnx.formulas.offsets import total
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import total
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
 from rnncc.frontends.onnx.ops.pooling import pool_windows
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
-from rnncc.frontends.onnx.partial_edges import mirrored
-from rnncc.frontends.onnx.partial_sums import neutral, with_others
 from rnncc.frontends.onnx.values import Value, sizes_value
 from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim

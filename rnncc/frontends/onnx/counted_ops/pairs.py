@@ -11,13 +11,10 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import Node, OnnxOperator
-from rnncc.frontends.onnx.offsets import parted
-from rnncc.frontends.onnx.ops.linear import letters_of
-from rnncc.frontends.onnx.partial import Crossed, Partial
-from rnncc.frontends.onnx.partial_batches import Operands
-from rnncc.frontends.onnx.partial_moves import sliced_along_both
-from rnncc.frontends.onnx.partial_rules import (
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial
+from rnncc.frontends.onnx.counted_ops.batches import Operands
+from rnncc.frontends.onnx.counted_ops.moves import sliced_along_both
+from rnncc.frontends.onnx.counted_ops.rules import (
     BY_PLACES,
     ELEMENTWISE,
     RULES,
@@ -27,9 +24,12 @@ from rnncc.frontends.onnx.partial_rules import (
     reads_together,
     shape_of,
 )
-from rnncc.frontends.onnx.partial_shapes import flattened_both, joined_axes, reshaped
-from rnncc.frontends.onnx.partial_sizes import of_one_size
-from rnncc.frontends.onnx.partial_sums import reduced
+from rnncc.frontends.onnx.counted_ops.shapes import flattened_both, joined_axes, reshaped
+from rnncc.frontends.onnx.counted_ops.sizes import of_one_size
+from rnncc.frontends.onnx.counted_ops.sums import reduced
+from rnncc.frontends.onnx.formulas.offsets import parted
+from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.ops.linear import letters_of
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 

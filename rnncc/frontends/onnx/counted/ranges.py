@@ -6,10 +6,10 @@ import math
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import count_of, most_counted, one_that_fits
+from rnncc.frontends.onnx.counted.counts import count_of, most_counted, one_that_fits
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.formulas.offsets import integers_behind, parted
 from rnncc.frontends.onnx.node import FLOATS, Node
-from rnncc.frontends.onnx.offsets import integers_behind, parted
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import EXACT, Value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.counts import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.rows import Partial, filled
+from rnncc.frontends.onnx.counted_ops.sizes import shortened
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
-from rnncc.frontends.onnx.partial import Partial, filled
-from rnncc.frontends.onnx.partial_sizes import shortened
 from rnncc.frontends.onnx.values import Value, are_held, sizes_value
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import one_that_fits
+from rnncc.frontends.onnx.counted.counts import one_that_fits
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted_ops.batches import pads_around
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.resize import simple_ratio
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_batches import pads_around
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

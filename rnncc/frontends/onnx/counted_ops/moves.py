@@ -9,13 +9,19 @@ from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import (
+from rnncc.frontends.onnx.counted.counts import (
     CountedShape,
     counted_shape,
     joined_rows,
     repeated,
     same_count,
 )
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial, counting, crossed, first_rows
+from rnncc.frontends.onnx.counted_ops.batches import Operands, only
+from rnncc.frontends.onnx.counted_ops.copies import einsum, resized, squeezed, tiled
+from rnncc.frontends.onnx.counted_ops.shapes import flattened, reshaped
+from rnncc.frontends.onnx.counted_ops.sums import contracted, with_others
+from rnncc.frontends.onnx.counted_ops.windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.ops.computed_bounds import (
@@ -29,12 +35,6 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
 )
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
-from rnncc.frontends.onnx.partial import Crossed, Partial, counting, crossed, first_rows
-from rnncc.frontends.onnx.partial_batches import Operands, only
-from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
-from rnncc.frontends.onnx.partial_shapes import flattened, reshaped
-from rnncc.frontends.onnx.partial_sums import contracted, with_others
-from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.formulas.offsets import formulas_of, parted
+from rnncc.frontends.onnx.formulas.sizes import Undecided, decide
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import formulas_of, parted
-from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import (
     MAX_RANK,
     Value,

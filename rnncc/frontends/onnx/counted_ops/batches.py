@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted_ops.sums import with_others
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.recurrent import LENGTHS
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
 

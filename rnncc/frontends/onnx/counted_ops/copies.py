@@ -7,15 +7,15 @@ from functools import partial, reduce
 
 import numpy as np
 
-from rnncc.frontends.onnx.counted import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.counts import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted_ops.batches import Operands, only
+from rnncc.frontends.onnx.counted_ops.edges import scaled
+from rnncc.frontends.onnx.counted_ops.sums import with_others
+from rnncc.frontends.onnx.formulas.offsets import parted
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.linear import letters_of
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_batches import Operands, only
-from rnncc.frontends.onnx.partial_edges import scaled
-from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import product
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.frontends.onnx.elements import elements_of
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.learning import PREFIX, Learnt
-from rnncc.frontends.onnx.offsets import integers_behind, parted, unless_negative
+from rnncc.frontends.onnx.formulas.elements import elements_of
+from rnncc.frontends.onnx.formulas.learning import PREFIX, Learnt
+from rnncc.frontends.onnx.formulas.offsets import integers_behind, parted, unless_negative
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product

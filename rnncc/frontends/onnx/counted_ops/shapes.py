@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import counted_shape, same_count
+from rnncc.frontends.onnx.counted.counts import counted_shape, same_count
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial
+from rnncc.frontends.onnx.counted_ops.batches import Operands, only
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.shape import flat_sizes
-from rnncc.frontends.onnx.partial import Crossed, Partial
-from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.elements import elements_of
+from rnncc.frontends.onnx.formulas.elements import elements_of
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.decided import decided_size
+from rnncc.frontends.onnx.counted.decided import decided_size
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.formulas.offsets import (
+    are_same,
+    formula_of,
+    parted,
+    total,
+    unless_negative,
+)
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, total, unless_negative
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
