@@ -31,8 +31,8 @@ from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.checks import expected
 from rnncc.frontends.torch.fake_costs import remembering_shapes
 from rnncc.frontends.torch.graphs import forget_tensors_of
-from rnncc.frontends.torch.recurrent_op import kept_whole
-from rnncc.frontends.torch.watch import asking_frame
+from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
+from rnncc.frontends.torch.watching.reading import asking_frame
 from rnncc.records import record
 from rnncc.torch.kept import Snapshot, StatePlace, at_end_of, tensors_of
 from rnncc.torch.known_values import knowing_values

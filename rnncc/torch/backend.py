@@ -17,21 +17,21 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.constant_op import share_constants
 from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
+from rnncc.frontends.torch.own_operators.constant_op import share_constants
+from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
-from rnncc.frontends.torch.watch_deques import keep_to_lengths
-from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
-from rnncc.frontends.torch.watch_gaps import take_variables
+from rnncc.frontends.torch.watching.deques import keep_to_lengths
+from rnncc.frontends.torch.watching.dynamo import read_class_attributes, read_layers
+from rnncc.frontends.torch.watching.gaps import take_variables
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once

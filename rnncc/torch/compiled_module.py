@@ -19,9 +19,9 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import Exported, import_exported
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.signature import held_tensor
+from rnncc.frontends.torch.programs.exported import Exported, import_exported
+from rnncc.frontends.torch.programs.signature import held_tensor
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.watch import watching
+from rnncc.frontends.torch.watching.reading import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.averages import take_averages
 from rnncc.torch.branching.reading import reading_branches

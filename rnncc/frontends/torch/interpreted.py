@@ -10,9 +10,9 @@ from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Interpreter
 
 from rnncc.frontends.torch.decompositions import FUNCTIONS
-from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.marks import choose, mark, mark_loop
-from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
+from rnncc.frontends.torch.own_operators.function_op import with_graphs
+from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.unrolled.view import parts_of
 
 

@@ -17,10 +17,14 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import COMPLEX, COMPLEX_FROM_FLOATS, OPERATORS
 from rnncc.frontends.torch.aten.complex_numbers import is_complex
-from rnncc.frontends.torch.function_body import Environment, backward_nodes, lower_function
-from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
+from rnncc.frontends.torch.own_operators.function_body import (
+    Environment,
+    backward_nodes,
+    lower_function,
+)
+from rnncc.frontends.torch.own_operators.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.randomness import Random, draws
 from rnncc.frontends.torch.selected import Selections
 from rnncc.frontends.torch.size_numbers import (

@@ -38,7 +38,7 @@ from rnncc.frontends.torch.prepared import call_instead, refuse_forgotten
 from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
-from rnncc.frontends.torch.watch import watching
+from rnncc.frontends.torch.watching.reading import watching
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
 

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.marks import choose, forgotten, mark
 from rnncc.frontends.torch.readings import readings
-from rnncc.frontends.torch.watch_regions import alone, disagree
+from rnncc.frontends.torch.watching.regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
 from rnncc.torch.branching.effects import Numbers, held_by, leave_numbers, numbers_left
 from rnncc.torch.branching.filled import filled, typed  # noqa: F401

@@ -15,8 +15,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from rnncc.frontends.torch.apart import copied_program, signature_of
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of
+from rnncc.frontends.torch.programs.apart import copied_program, signature_of
 from rnncc.frontends.torch.trace import refused_by
 
 

@@ -10,8 +10,8 @@ from torch.fx import Graph, Node
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.function_op import GRADIENT_OF, WITH_GRADIENT
 from rnncc.frontends.torch.node_context import Value, location
+from rnncc.frontends.torch.own_operators.function_op import GRADIENT_OF, WITH_GRADIENT
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of

@@ -33,10 +33,10 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected_at
-from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.numpy_numbers import take_numbers
+from rnncc.frontends.torch.own_operators.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -55,15 +55,15 @@ from rnncc.frontends.torch.readings import (
 )
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
-from rnncc.frontends.torch.watch_absent import notice_absent
-from rnncc.frontends.torch.watch_deques import keep_to_lengths
-from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
-from rnncc.frontends.torch.watch_fills import fill_of, take_fills
-from rnncc.frontends.torch.watch_gaps import fill_gaps
-from rnncc.frontends.torch.watch_methods import notice_methods
-from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
-from rnncc.frontends.torch.watch_regions import read_regions
-from rnncc.frontends.torch.watch_zeros import tell_zeros_apart
+from rnncc.frontends.torch.watching.absent import notice_absent
+from rnncc.frontends.torch.watching.deques import keep_to_lengths
+from rnncc.frontends.torch.watching.extremes import tell_extremes_apart
+from rnncc.frontends.torch.watching.filling import fill_of, take_fills
+from rnncc.frontends.torch.watching.gaps import fill_gaps
+from rnncc.frontends.torch.watching.methods import notice_methods
+from rnncc.frontends.torch.watching.numbers import local_name, refuse_numbers
+from rnncc.frontends.torch.watching.regions import read_regions
+from rnncc.frontends.torch.watching.zeros import tell_zeros_apart
 
 STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""

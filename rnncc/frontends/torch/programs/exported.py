@@ -15,26 +15,26 @@ from torch.fx import Graph, GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.apart import copied_program, decomposed, taken_apart
 from rnncc.frontends.torch.checks import checks_of, without_checks
-from rnncc.frontends.torch.constant_op import content_of
-from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graph_code import written_when_called
 from rnncc.frontends.torch.graphs import forget_tensors, graphs_of
-from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, given_out
 from rnncc.frontends.torch.lower import lower_graph
-from rnncc.frontends.torch.memories import merged_buffers, settle_memories
-from rnncc.frontends.torch.modes import settle_modes
+from rnncc.frontends.torch.own_operators.constant_op import content_of
 from rnncc.frontends.torch.patches import ALONE
+from rnncc.frontends.torch.programs.apart import copied_program, decomposed, taken_apart
+from rnncc.frontends.torch.programs.guards import facts_of
+from rnncc.frontends.torch.programs.memories import merged_buffers, settle_memories
+from rnncc.frontends.torch.programs.modes import settle_modes
+from rnncc.frontends.torch.programs.signature import ProgramSignature, held_tensor, new_value_of
+from rnncc.frontends.torch.programs.transforms import settle_transforms
+from rnncc.frontends.torch.programs.whole_layers import with_whole_layers
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.signature import ProgramSignature, held_tensor, new_value_of
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
-from rnncc.frontends.torch.whole_layers import with_whole_layers
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.gradients.activity import sources_of_outputs

@@ -14,9 +14,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from rnncc.frontends.torch.apart import copied_program
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of
-from rnncc.frontends.torch.recurrent_op import KINDS, arguments_of
+from rnncc.frontends.torch.own_operators.recurrent_op import KINDS, arguments_of
+from rnncc.frontends.torch.programs.apart import copied_program
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.unrolled.view import value_of
 

@@ -55,9 +55,9 @@ from rnncc.frontends.torch.readings import (
 )
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import CALLS, note_taken
-from rnncc.frontends.torch.watch_dynamo import patch_dynamo
-from rnncc.frontends.torch.watch_functions import watch_functions
-from rnncc.frontends.torch.watch_numbers import TEXTS, asks_for_key, check_text
+from rnncc.frontends.torch.watching.dynamo import patch_dynamo
+from rnncc.frontends.torch.watching.functions import watch_functions
+from rnncc.frontends.torch.watching.numbers import TEXTS, asks_for_key, check_text
 
 _lock = threading.Lock()
 _asking = 0

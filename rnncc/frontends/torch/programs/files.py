@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.shapes import Sizes, parse_shape
-from rnncc.frontends.torch.archives import load_exported
+from rnncc.frontends.torch.programs.archives import load_exported
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.sources import called
@@ -32,7 +32,7 @@ def import_file(source: Any, name: str, shapes: Sizes) -> Program:
     where, exported = called(source, name), source
     if isinstance(source, (str, Path, bytes)):
         exported = load_exported(source, where)
-    from rnncc.frontends.torch.exported import import_exported
+    from rnncc.frontends.torch.programs.exported import import_exported
 
     names = _names(exported, shapes, where)
     try:

@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionMeta
 from torch.overrides import TorchFunctionMode
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.function_op import applied, is_once, methods_of
+from rnncc.frontends.torch.own_operators.function_op import applied, is_once, methods_of
 from rnncc.frontends.torch.readings import (
     is_read,
     location,

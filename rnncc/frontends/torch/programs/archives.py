@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.formats import kind_of
-from rnncc.frontends.torch.archive_checks import checked_archive
+from rnncc.frontends.torch.programs.archive_checks import checked_archive
 from rnncc.sources import head, limit, read_bytes, too_large
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
         raise CompileError(where, what, "pip install 'rnncc[torch]'") from error
     import torch.export
 
-    from rnncc.frontends.torch import function_op, recurrent_op  # noqa: F401  operators in files
     from rnncc.frontends.torch.graphs import graphs_of
-    from rnncc.frontends.torch.scalar_op import ELEMENTWISE
+    from rnncc.frontends.torch.own_operators import function_op, recurrent_op  # noqa: F401  in files
+    from rnncc.frontends.torch.own_operators.scalar_op import ELEMENTWISE
 
     data = checked_archive(data, where)
     with _without_code(), _logged_errors() as logged:
