@@ -13,11 +13,11 @@ from typing import Any
 from llvmlite import ir
 from rnncc_runtime.signatures import CUDA_SUFFIX
 
-from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.entry_points import LlvmEntryWriter
+from rnncc.codegen.cpu.library.entry_points import LlvmEntryWriter
+from rnncc.codegen.cpu.library.supported import supported_text
+from rnncc.codegen.cpu.library.tape_seal import TapeSeal
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.sizes import bad_size, emit_size
-from rnncc.codegen.cpu.supported import supported_text
-from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 from rnncc.codegen.nvptx.device import DeviceCode
 from rnncc.codegen.nvptx.gpu import PtxGpu

@@ -13,7 +13,7 @@ from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.matrix_kernels import MOST_VECTORS, TOGETHER, MatrixKernel
+from rnncc.codegen.cpu.orders.matrix_kernels import MOST_VECTORS, TOGETHER, MatrixKernel
 from rnncc.codegen.llvm.reductions import Folding, fold, fold_together
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value

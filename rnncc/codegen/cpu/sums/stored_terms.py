@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.one_pass import is_read_in_time, is_scratch
-from rnncc.codegen.cpu.reduce import ReduceCode
-from rnncc.codegen.cpu.shared_rows import ResultIndices
-from rnncc.codegen.cpu.totals import Totals
+from rnncc.codegen.cpu.sums.one_pass import is_read_in_time, is_scratch
+from rnncc.codegen.cpu.sums.reduce import ReduceCode
+from rnncc.codegen.cpu.sums.shared_rows import ResultIndices
+from rnncc.codegen.cpu.sums.totals import Totals
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.kern.access import Access

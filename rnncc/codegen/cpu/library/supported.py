@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.features import BASELINE, SIGNS, TILES, Sign
-from rnncc.codegen.cpu.permitted import ARCH_PRCTL, REQUEST, TILE_DATA
+from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.machine.features import BASELINE, SIGNS, TILES, Sign
+from rnncc.codegen.cpu.machine.permitted import ARCH_PRCTL, REQUEST, TILE_DATA
 from rnncc.platforms import pointer_bytes
 
 _LACKING = """
@@ -132,7 +132,7 @@ _LEAVE = f"""%refused = call i64 asm sideeffect "syscall", \
   %given = icmp eq i64 %refused, 0
   %kept = select i1 %given, i64 -1, i64 {~(1 << TILE_DATA)}
   %usable = and i64 %wide, %kept"""
-"""Linux is asked for the registers of AMX (`permitted.py`), and they count if it gives them."""
+"""Linux is asked for the registers of AMX (`machine/permitted.py`), and they count if it gives them."""
 _ASK = """
 @llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} \
 {{ i32 65535, ptr @{name}_ask, ptr null }}]

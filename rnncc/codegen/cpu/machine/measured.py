@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rnncc.codegen.cpu.families import KIB, MIB, Family
+from rnncc.codegen.cpu.machine.families import KIB, MIB, Family
 from rnncc.errors import CompileError
 from rnncc.own_files import cache_folder, make_folder, own_file
 from rnncc.writing import replacing

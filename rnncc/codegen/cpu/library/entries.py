@@ -13,14 +13,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.finished_sums import finished_sums
 from rnncc.codegen.cpu.function import emit_program
 from rnncc.codegen.cpu.kernel import emit_kernel
-from rnncc.codegen.cpu.loop_orders import LoopOrders, loop_orders
+from rnncc.codegen.cpu.library.denormals import flushing
+from rnncc.codegen.cpu.library.entry_points import emit_entry_point
+from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.orders.loop_orders import LoopOrders, loop_orders
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.parts import MANY
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads

@@ -15,13 +15,13 @@ from llvmlite import ir
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.fused_pass import FusedPass
-from rnncc.codegen.cpu.fused_stages import Stage, stages
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.map import emit_map
+from rnncc.codegen.cpu.orders.fused_pass import FusedPass
+from rnncc.codegen.cpu.orders.fused_stages import Stage, stages
 from rnncc.codegen.cpu.outlined import OutlinedKernels
-from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.cpu.sums.reduce import emit_reduce
 from rnncc.codegen.llvm.values import I64, MEMORY, Pointer, Value
 from rnncc.ir.attributes import dims_attr, get_dim
 from rnncc.kern.access import Access, access_attr

@@ -11,10 +11,10 @@ from functools import reduce
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.library.tape_seal import TapeSeal
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.sizes import bad_size
-from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.threads import Team, alone
 from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value, declared
 from rnncc.ir.dims import Dim

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.matrix_kernels import MatrixKernel
+from rnncc.codegen.cpu.orders.matrix_kernels import MatrixKernel
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map

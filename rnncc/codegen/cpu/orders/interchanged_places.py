@@ -9,7 +9,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.interchanged_run import ZERO, Known, StepRun
+from rnncc.codegen.cpu.orders.interchanged_run import ZERO, Known, StepRun
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim

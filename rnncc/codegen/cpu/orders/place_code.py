@@ -12,12 +12,12 @@ from dataclasses import replace
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.map import emit_map
-from rnncc.codegen.cpu.reduce import emit_reduce
-from rnncc.codegen.cpu.shared_rows import has_few_taps, rows_together
-from rnncc.codegen.cpu.stored_terms import StoredTerms
+from rnncc.codegen.cpu.sums.reduce import emit_reduce
+from rnncc.codegen.cpu.sums.shared_rows import has_few_taps, rows_together
+from rnncc.codegen.cpu.sums.stored_terms import StoredTerms
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import dims_attr

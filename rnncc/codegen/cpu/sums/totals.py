@@ -9,9 +9,9 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.shared_rows import ResultIndices, has_few_taps
-from rnncc.codegen.cpu.streams import folded_along, streams_of
-from rnncc.codegen.cpu.window_terms import ResultVector, WindowTerms
+from rnncc.codegen.cpu.sums.shared_rows import ResultIndices, has_few_taps
+from rnncc.codegen.cpu.sums.streams import folded_along, streams_of
+from rnncc.codegen.cpu.sums.window_terms import ResultVector, WindowTerms
 from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, lanes_of
 from rnncc.codegen.llvm.region import RegionCode

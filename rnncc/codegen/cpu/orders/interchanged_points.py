@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rnncc.codegen.cpu.interchanged_places import PartPoints, UnitStep, UnitVector
-from rnncc.codegen.cpu.interchanged_run import Known
+from rnncc.codegen.cpu.orders.interchanged_places import PartPoints, UnitStep, UnitVector
+from rnncc.codegen.cpu.orders.interchanged_run import Known
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import Value
 from rnncc.kern.kernels import Reduce

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dtype_of

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.strided_rows import StridedRows, count_of
+from rnncc.codegen.cpu.sums.strided_rows import StridedRows, count_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.interchanged_places import UnitVector
-from rnncc.codegen.cpu.interchanged_points import emit_points
-from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Rows, StepRun
+from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.orders.interchanged_places import UnitVector
+from rnncc.codegen.cpu.orders.interchanged_points import emit_points
+from rnncc.codegen.cpu.orders.interchanged_run import InterchangedLoop, Rows, StepRun
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import I64, Pointer, Value

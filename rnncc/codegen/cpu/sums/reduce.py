@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.shared_columns import SharedColumns
-from rnncc.codegen.cpu.shared_rows import (
+from rnncc.codegen.cpu.sums.shared_columns import SharedColumns
+from rnncc.codegen.cpu.sums.shared_rows import (
     SHARING,
     ResultIndices,
     folds_together,
@@ -21,7 +21,7 @@ from rnncc.codegen.cpu.shared_rows import (
     side_by_side,
     vectors_together,
 )
-from rnncc.codegen.cpu.totals import Totals
+from rnncc.codegen.cpu.sums.totals import Totals
 from rnncc.codegen.llvm.reductions import fold_together
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.kern.kernels import Reduce

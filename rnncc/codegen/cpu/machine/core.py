@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from rnncc.codegen.cpu.families import USUAL
-from rnncc.codegen.cpu.features import needed
+from rnncc.codegen.cpu.machine.families import USUAL
+from rnncc.codegen.cpu.machine.features import needed
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rnncc.codegen.cpu.core import AMX, Core
-from rnncc.codegen.cpu.features import had, needed
-from rnncc.codegen.cpu.permitted import permitted
+from rnncc.codegen.cpu.machine.core import AMX, Core
+from rnncc.codegen.cpu.machine.features import had, needed
+from rnncc.codegen.cpu.machine.permitted import permitted
 from rnncc.codegen.llvm.host import host
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of

@@ -8,12 +8,12 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.interchanged import fits
+from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.orders.interchanged import fits
+from rnncc.codegen.cpu.orders.place_code import keeps_code
+from rnncc.codegen.cpu.orders.resident import PlacesFirst, places_first
 from rnncc.codegen.cpu.outlined import OutlinedKernels
-from rnncc.codegen.cpu.place_code import keeps_code
-from rnncc.codegen.cpu.resident import PlacesFirst, places_first
-from rnncc.codegen.cpu.stored_terms import StoredTerms
+from rnncc.codegen.cpu.sums.stored_terms import StoredTerms
 from rnncc.codegen.llvm.vector import Real
 from rnncc.ir.types import dtype_of
 from rnncc.kern.access import buffer_dtype

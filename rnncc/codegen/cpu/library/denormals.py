@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value, declared
 from rnncc.errors import CompileError
 from rnncc.records import record
