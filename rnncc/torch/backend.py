@@ -35,13 +35,13 @@ from rnncc.frontends.torch.watching.gaps import take_variables
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
-from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
 from rnncc.torch.changing_floats import with_tensors_of_floats
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.fixing import with_fixed_sizes
 from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.objects.attributes import put_quickly
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
 from rnncc.torch.written import with_copies, writing

@@ -27,8 +27,8 @@ from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.exactness import let_numbers_be_exact
-from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.objects.kept import Snapshot
 from rnncc.torch.side_effects import counts, leaves_given_tensors
 from rnncc.torch.versions import check_begun
 

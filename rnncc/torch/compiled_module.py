@@ -27,12 +27,12 @@ from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
-from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import TorchNet
-from rnncc.torch.parameters import parameter_of
-from rnncc.torch.parts import Parts
-from rnncc.torch.places import is_alike
-from rnncc.torch.settings import Settings, copied
+from rnncc.torch.objects.held_numbers import HeldNumbers
+from rnncc.torch.objects.parameters import parameter_of
+from rnncc.torch.objects.parts import Parts
+from rnncc.torch.objects.places import is_alike
+from rnncc.torch.objects.settings import Settings, copied
 from rnncc.torch.transforms import outside_of_transforms
 
 MOST_FORMS = 8

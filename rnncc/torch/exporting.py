@@ -32,7 +32,7 @@ from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.watching.extremes import tell_extremes_apart
 from rnncc.frontends.torch.watching.reading import unasked
-from rnncc.torch.nests import (
+from rnncc.torch.objects.nests import (
     CHANGED,
     TWICE,
     copied,

@@ -17,11 +17,11 @@ from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import check_example, exported
-from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import check_precision
-from rnncc.torch.parameters import join_parameters
+from rnncc.torch.objects.held_numbers import HeldNumbers
+from rnncc.torch.objects.parameters import join_parameters
+from rnncc.torch.objects.trees import make_known
 from rnncc.torch.scripted import refuse_scripts, unscripted
-from rnncc.torch.trees import make_known
 
 
 def compile(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from rnncc.frontends.torch.watching.regions import refuse_effect
-from rnncc.torch.kept import Holdings, StatePlace, put
+from rnncc.torch.objects.kept import Holdings, StatePlace, put
 
 Numbers = list[tuple[StatePlace, int | float]]
 """Where a way of a branch has left numbers, and which."""

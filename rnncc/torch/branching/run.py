@@ -31,7 +31,7 @@ from rnncc.torch.branching.values import (
     is_open,
     is_tensor,
 )
-from rnncc.torch.places import is_alike
+from rnncc.torch.objects.places import is_alike
 
 Way = Callable[..., tuple[Any, ...]]
 _KINDS = {"float": float, "int": int, "bool": bool}

@@ -132,7 +132,7 @@ _LEAVE = f"""%refused = call i64 asm sideeffect "syscall", \
   %given = icmp eq i64 %refused, 0
   %kept = select i1 %given, i64 -1, i64 {~(1 << TILE_DATA)}
   %usable = and i64 %wide, %kept"""
-"""Linux is asked for the registers of AMX (`machine/permitted.py`), and they count if it gives them."""
+"""Linux is asked for AMX's registers (`machine/permitted.py`), which count if it gives them."""
 _ASK = """
 @llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} \
 {{ i32 65535, ptr @{name}_ask, ptr null }}]

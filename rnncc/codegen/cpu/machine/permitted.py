@@ -1,8 +1,8 @@
 """Registers that Linux gives to a process which asks for them: those of AMX.
 
-A library asks as it is loaded (`library/supported.py`), a process that compiles for itself does here. What
-a process was given its threads and the processes that it forks have too. Kernels before 5.16 do not
-know the question; those later refuse where a signal's stack would be too small.
+A library asks as it is loaded (`library/supported.py`), a process that compiles for itself does
+here. What a process was given its threads and the processes that it forks have too. Kernels before
+5.16 do not know the question; those later refuse where a signal's stack would be too small.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.torch.nests import DICTS
+from rnncc.torch.objects.nests import DICTS
 
 _PLAIN = (tuple, list)
 _ENDS = (torch.Tensor, torch.nn.Parameter, type(None), bool, int, float)

@@ -18,8 +18,8 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.records import record
-from rnncc.torch.places import NOTHING, is_alike, package_of, value_at
-from rnncc.torch.trees import leaves
+from rnncc.torch.objects.places import NOTHING, is_alike, package_of, value_at
+from rnncc.torch.objects.trees import leaves
 
 _LEADS_NOWHERE = (
     *(str, bytes, int, float, complex, type(None), torch.Tensor),

@@ -24,8 +24,8 @@ import torch
 from torch.nn.modules import module as modules
 
 from rnncc.frontends.torch.readings import is_users
-from rnncc.torch.places import attributes_of, leaves_of, package_of, value_at
-from rnncc.torch.runs import Ran, ran_by
+from rnncc.torch.objects.places import attributes_of, leaves_of, package_of, value_at
+from rnncc.torch.objects.runs import Ran, ran_by
 
 _OWN = frozenset({"training", "_parameters", "_buffers", "_modules"}) | frozenset(
     {"_flat_weights", "_flat_weight_refs", "_flat_weights_names"}

@@ -21,8 +21,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rnncc.frontends.torch.answers import Asked, is_as_asked
-from rnncc.torch.kept import Holdings, at_end_of
-from rnncc.torch.places import (
+from rnncc.torch.objects.kept import Holdings, at_end_of
+from rnncc.torch.objects.places import (
     CONTAINERS,
     MOST_LEAVES,
     NOTHING,
@@ -35,8 +35,8 @@ from rnncc.torch.places import (
     owner_of,
     value_at,
 )
-from rnncc.torch.runs import running
-from rnncc.torch.walk import Walk
+from rnncc.torch.objects.runs import running
+from rnncc.torch.objects.walk import Walk
 
 _AS_NUMBERS = frozenset(
     getattr(torch.Tensor, name)

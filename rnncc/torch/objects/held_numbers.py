@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.devices import PLAIN_TENSORS
-from rnncc.torch.known_values import tell
-from rnncc.torch.places import MOST_LEAVES
+from rnncc.torch.objects.known_values import tell
+from rnncc.torch.objects.places import MOST_LEAVES
 
 T = TypeVar("T")
 _Place = tuple[torch.nn.Module, str]

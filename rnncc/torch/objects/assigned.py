@@ -34,8 +34,8 @@ from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
 from rnncc.frontends.torch.watching.reading import asking_frame
 from rnncc.records import record
-from rnncc.torch.kept import Snapshot, StatePlace, at_end_of, tensors_of
-from rnncc.torch.known_values import knowing_values
+from rnncc.torch.objects.kept import Snapshot, StatePlace, at_end_of, tensors_of
+from rnncc.torch.objects.known_values import knowing_values
 
 
 @contextmanager
