@@ -21,8 +21,8 @@ from rnncc.frontends.torch.cell import CellStep, Places, scan_program
 from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.numbers.taken_numbers import refuse_taken
 from rnncc.frontends.torch.patches import ThreadStack
-from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor

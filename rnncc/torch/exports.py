@@ -19,12 +19,12 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.branches.regions import settle_branches
 from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
+from rnncc.frontends.torch.numbers.taken_numbers import refuse_taken
 from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.regions import settle_branches
-from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watching.reading import Questions, watching
 from rnncc.torch.autograd import check_mode

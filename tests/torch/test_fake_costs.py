@@ -73,7 +73,7 @@ def test_unsafe_views_have_the_shapes_of_views() -> None:
 
 
 def test_marks_have_no_shapes_to_compute() -> None:
-    marks: Any = pytest.importorskip("rnncc.frontends.torch.marks")
+    marks: Any = pytest.importorskip("rnncc.frontends.torch.branches.marks")
     before = fakes.FakeTensorMode.cache_bypasses["non-builtin"]
     with fakes.FakeTensorMode(), watch.watching():
         marks.mark(torch.tensor(True), 0)

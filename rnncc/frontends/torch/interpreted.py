@@ -9,8 +9,8 @@ import torch
 from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Interpreter
 
+from rnncc.frontends.torch.branches.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.decompositions import FUNCTIONS
-from rnncc.frontends.torch.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.own_operators.function_op import with_graphs
 from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.unrolled.view import parts_of
@@ -59,7 +59,7 @@ class Whole(Interpreter):
 
 def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
     """Both ways of `torch.cond`, which would be traced several times, each within another more.
-    Numbers that they give are the same (`merged.py`)."""
+    Numbers that they give are the same (`branches/merged.py`)."""
     ways, flag = list[Any](), flag.reshape(())
     mark(flag, 0)
     for number, part in enumerate((one, other)):

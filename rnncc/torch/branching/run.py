@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import choose, forgotten, mark
+from rnncc.frontends.torch.branches.marks import choose, forgotten, mark
 from rnncc.frontends.torch.readings import readings
 from rnncc.frontends.torch.watching.regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen

@@ -27,10 +27,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.checks import expected
 from rnncc.frontends.torch.fake_costs import remembering_shapes
 from rnncc.frontends.torch.graphs import forget_tensors_of
+from rnncc.frontends.torch.numbers import counters
 from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
 from rnncc.frontends.torch.watching.reading import asking_frame
 from rnncc.records import record

@@ -22,7 +22,7 @@ from torch._subclasses.meta_utils import MetaConverter
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from rnncc.frontends.torch.known_constants import LIMIT, known_by_fakes_alone
+from rnncc.frontends.torch.numbers.known_constants import LIMIT, known_by_fakes_alone
 from rnncc.torch.objects.places import MOST_LEAVES
 
 _RANGES = frozenset({torch.arange, torch.linspace, torch.logspace})

@@ -30,12 +30,13 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
-from rnncc.frontends.torch.numpy_numbers import take_numbers
+from rnncc.frontends.torch.numbers import counters
+from rnncc.frontends.torch.numbers.numpy_numbers import take_numbers
+from rnncc.frontends.torch.numbers.taken_numbers import note_taken
 from rnncc.frontends.torch.own_operators.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.readings import (
     CHANGES,
@@ -54,7 +55,6 @@ from rnncc.frontends.torch.readings import (
     within_function,
 )
 from rnncc.frontends.torch.switches import SWITCH
-from rnncc.frontends.torch.taken_numbers import note_taken
 from rnncc.frontends.torch.watching.absent import notice_absent
 from rnncc.frontends.torch.watching.deques import keep_to_lengths
 from rnncc.frontends.torch.watching.extremes import tell_extremes_apart

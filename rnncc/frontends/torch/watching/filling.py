@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Lets TorchDynamo fill tensors with the number that is in another, as `fills.py` does."""
+"""Lets TorchDynamo fill tensors with the number that is in another, as `numbers/fills.py` does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
-from rnncc.frontends.torch.fills import FILLS
+from rnncc.frontends.torch.numbers.fills import FILLS
 from rnncc.frontends.torch.readings import readings
 
 _NONE = ConstantVariable.create(None)

@@ -30,11 +30,12 @@ from torch.fx.experimental.proxy_tensor import (
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
-from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected
 from rnncc.frontends.torch.fake_costs import remember_whole_operators
+from rnncc.frontends.torch.numbers import counters
+from rnncc.frontends.torch.numbers.taken_numbers import CALLS, note_taken
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -54,7 +55,6 @@ from rnncc.frontends.torch.readings import (
     refuse_inference,
 )
 from rnncc.frontends.torch.switches import SWITCH
-from rnncc.frontends.torch.taken_numbers import CALLS, note_taken
 from rnncc.frontends.torch.watching.dynamo import patch_dynamo
 from rnncc.frontends.torch.watching.functions import watch_functions
 from rnncc.frontends.torch.watching.numbers import TEXTS, asks_for_key, check_text

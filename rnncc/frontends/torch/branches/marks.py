@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
-from rnncc.frontends.torch.known_constants import forget, note_mark
+from rnncc.frontends.torch.numbers.known_constants import forget, note_mark
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("mark(Tensor flag, int place) -> ()")

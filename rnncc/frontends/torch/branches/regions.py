@@ -13,11 +13,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import graphs_of, held_graph
-from rnncc.frontends.torch.marks import BEGIN, CHOICE, END, MARK
-from rnncc.frontends.torch.merged import Merged, may_be_one
-from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.region_changes import (
+from rnncc.frontends.torch.branches.marks import BEGIN, CHOICE, END, MARK
+from rnncc.frontends.torch.branches.merged import Merged, may_be_one
+from rnncc.frontends.torch.branches.region_changes import (
     changed_in,
     check_apart,
     copied_within,
@@ -29,6 +27,8 @@ from rnncc.frontends.torch.region_changes import (
     refuse_change,
     share,
 )
+from rnncc.frontends.torch.graphs import graphs_of, held_graph
+from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.view import name_of, value_of, with_value
 

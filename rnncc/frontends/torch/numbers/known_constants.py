@@ -25,7 +25,7 @@ from rnncc.frontends.torch.readings import location, refuse
 LIMIT = "CONSTANT_NUMEL_LIMIT"
 """PyTorch's name of how many elements a tensor may have whose values it knows."""
 _BEGIN, _END = frozenset({0, 1, 3, 6}), frozenset({1, 2, 5, 7})
-"""Marks (`rnncc.frontends.torch.marks`) before a part of the code, and behind one."""
+"""Marks (`rnncc.frontends.torch.branches.marks`) before a part of the code, and behind one."""
 _LOOP = 5
 _Values = dict[Any, tuple[torch.Tensor, torch.Tensor]]
 _before: WeakKeyDictionary[Any, list[_Values]] = WeakKeyDictionary()
