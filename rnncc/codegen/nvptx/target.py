@@ -54,7 +54,7 @@ class NvptxTarget(PtxGpu):
         """LLVM IR of the kernels; then their images and the host's functions as one object."""
         from rnncc.codegen.llvm import objects
         from rnncc.codegen.nvptx.device import emit_device
-        from rnncc.codegen.nvptx.host import write_host
+        from rnncc.codegen.nvptx.host.entries import write_host
 
         device = emit_device(library, self)
         old = [chip for chip in self.chips if int(chip.strip("sm_af")) < int(WITH_TENSORS[3:])]

@@ -1,4 +1,4 @@
-"""One iteration of a product by tensor cores, whose weights stay in registers: see `tensor`.
+"""One iteration of a product by tensor cores, whose weights stay in registers: see `loop`.
 
 rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
 """
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.exchange import Exchange
+from rnncc.codegen.nvptx.exchanges.rows import Exchange
+from rnncc.codegen.nvptx.exchanges.words import Words
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
     QUAD,
@@ -24,7 +25,7 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import Finish, Product
 from rnncc.codegen.nvptx.held import Shares
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.tensor_product import (
+from rnncc.codegen.nvptx.tensor_cores.product import (
     PARTS,
     Fragment,
     Source,
@@ -32,10 +33,9 @@ from rnncc.codegen.nvptx.tensor_product import (
     TensorProduct,
     deep,
 )
-from rnncc.codegen.nvptx.words import Words
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.tensor import TensorLoop
+    from rnncc.codegen.nvptx.tensor_cores.loop import TensorLoop
 
 
 class TensorStep:

@@ -21,13 +21,13 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit, lane_place
+from rnncc.codegen.nvptx.exchanges.marked import MarkedRows
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.marked import MarkedRows
-from rnncc.codegen.nvptx.own_points import OwnPoints
-from rnncc.codegen.nvptx.shares import MOST_SUMS, TileShares
-from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES, RUN, Height, StagedTile
+from rnncc.codegen.nvptx.stationary.own_points import OwnPoints
+from rnncc.codegen.nvptx.stationary.shares import MOST_SUMS, TileShares
+from rnncc.codegen.nvptx.stationary.staged import GROUP_UNITS, ROW_LANES, RUN, Height, StagedTile
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import Buffer, For

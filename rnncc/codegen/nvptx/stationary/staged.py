@@ -1,4 +1,4 @@
-"""A tile of rows of a product whose weights lie in shared memory: see `stationary`.
+"""A tile of rows of a product whose weights lie in shared memory: see `loop`.
 
 Its rows go through shared memory too, a run of k at a time, the next one on its way in registers
 while one is multiplied. A thread has one unit, some rows, and the sums of all slots.
@@ -13,12 +13,12 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.exchanges.words import Words
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.words import Words
 from rnncc.records import record
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.stationary import StationaryStep
+    from rnncc.codegen.nvptx.stationary.loop import StationaryStep
 
 GROUP_UNITS = 8
 """Units of a warp; its other lanes have other rows."""

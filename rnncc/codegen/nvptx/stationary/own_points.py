@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.exchange import whole
-from rnncc.codegen.nvptx.pairs import MappedProduct, PointMap, paired
-from rnncc.codegen.nvptx.staged import GROUP_UNITS
+from rnncc.codegen.nvptx.exchanges.pairs import MappedProduct, PointMap, paired
+from rnncc.codegen.nvptx.exchanges.rows import whole
+from rnncc.codegen.nvptx.stationary.staged import GROUP_UNITS
 from rnncc.kern.dialect import For
 from rnncc.planning.phases import NamedMemory
 from rnncc.planning.uses import Touch, accesses
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.stationary import Stationary
+    from rnncc.codegen.nvptx.stationary.loop import Stationary
 
 
 class OwnPoints:

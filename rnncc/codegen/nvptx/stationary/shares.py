@@ -1,4 +1,4 @@
-"""Which points of a product each block has whose weights stay in shared memory: see `stationary`.
+"""Which points of a product each block has whose weights stay in shared memory: see `loop`.
 
 Blocks with the same units share the rows, a tile after another. How many rows a tile has follows
 from how many there are for a block, and from how many of them a lane takes.
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from rnncc.codegen.llvm.values import I1, I32, Value, declared
 from rnncc.codegen.nvptx.held import Shares
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES, Height
+from rnncc.codegen.nvptx.stationary.staged import GROUP_UNITS, ROW_LANES, Height
 from rnncc.kern.kernels import Gemm
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.stationary import Stationary
+    from rnncc.codegen.nvptx.stationary.loop import Stationary
 
 HEIGHTS = {4: (8, 8), 2: (4, 4), 1: (0, 0)}
 """Rows of a lane: the more, the fewer reads a multiply-add takes. They are taken where a block has

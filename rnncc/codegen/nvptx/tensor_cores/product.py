@@ -1,6 +1,6 @@
 """A product by tensor cores as a loop keeps it: how it is cut, and what of it lies where.
 
-See `tensor` for who owns what, and `tensor_step` for an iteration.
+See `loop` for who owns what, and `step` for an iteration.
 """
 
 from __future__ import annotations

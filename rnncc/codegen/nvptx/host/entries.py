@@ -21,8 +21,8 @@ from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 from rnncc.codegen.nvptx.device import DeviceCode
 from rnncc.codegen.nvptx.gpu import PtxGpu
-from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
-from rnncc.codegen.nvptx.host_image import image_text
+from rnncc.codegen.nvptx.host.driver import MOST_KERNELS, HostDriver, helpers_text
+from rnncc.codegen.nvptx.host.image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.ir.dims import Dim

@@ -1,4 +1,4 @@
-"""Which loops are a map and a product that takes what it made: see `tensor_pair`, `own_points`."""
+"""Which loops are a map and a product that takes what it made: see `tensor_cores.pair`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.exchange import is_own, whole
+from rnncc.codegen.nvptx.exchanges.rows import is_own, whole
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.attributes import get_dim

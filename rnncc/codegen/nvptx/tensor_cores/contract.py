@@ -15,10 +15,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Lane
 from rnncc.codegen.nvptx.limits import contract_tile, parts_of
+from rnncc.codegen.nvptx.tensor_cores.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
 from rnncc.records import record

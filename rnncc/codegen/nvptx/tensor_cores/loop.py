@@ -20,7 +20,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import I1, I32, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.exchange import Exchange, handed_on
+from rnncc.codegen.nvptx.exchanges.pairs import paired
+from rnncc.codegen.nvptx.exchanges.rows import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
     QUAD,
@@ -33,9 +34,8 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop, Shares
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.pairs import paired
-from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer
-from rnncc.codegen.nvptx.tensor_product import (
+from rnncc.codegen.nvptx.tensor_cores.pair import PairLoop, RowPointer
+from rnncc.codegen.nvptx.tensor_cores.product import (
     PARTS,
     Fragment,
     Source,
@@ -43,7 +43,7 @@ from rnncc.codegen.nvptx.tensor_product import (
     TensorProduct,
     deep,
 )
-from rnncc.codegen.nvptx.tensor_step import TensorStep
+from rnncc.codegen.nvptx.tensor_cores.step import TensorStep
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm, Map

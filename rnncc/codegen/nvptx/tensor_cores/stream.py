@@ -5,17 +5,17 @@ tile stay in registers, from where threads store the results of their points:
 
     rows and weights -> shared memory -> sums in registers -> the body
 
-A sum is one chain, k from 0 up, whatever the tile: the bits of `tensor_bulk`.
+A sum is one chain, k from 0 up, whatever the tile: the bits of `bulk`.
 """
 
 from __future__ import annotations
 
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Lane, is_low
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.tensor_cores.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import buffer_dtype, get_access
 from rnncc.kern.kernels import Gemm

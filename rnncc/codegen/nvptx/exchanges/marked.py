@@ -17,8 +17,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import I1, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.exchange import handed_on
-from rnncc.codegen.nvptx.pairs import MappedProduct, row_of
+from rnncc.codegen.nvptx.exchanges.pairs import MappedProduct, row_of
+from rnncc.codegen.nvptx.exchanges.rows import handed_on
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product

@@ -22,14 +22,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
+from rnncc.codegen.nvptx.exchanges.marked import fill
+from rnncc.codegen.nvptx.exchanges.pairs import RUN, MappedProduct, PointMap
+from rnncc.codegen.nvptx.exchanges.words import Words
 from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.marked import fill
-from rnncc.codegen.nvptx.pairs import RUN, MappedProduct, PointMap
-from rnncc.codegen.nvptx.tensor_product import TensorProduct
-from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
-from rnncc.codegen.nvptx.words import Words
+from rnncc.codegen.nvptx.tensor_cores.product import TensorProduct
+from rnncc.codegen.nvptx.tensor_cores.step import StepTile, TensorStep
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
@@ -37,7 +37,7 @@ from rnncc.kern.kernels import Gemm, Map
 from rnncc.records import record
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.tensor import TensorLoop
+    from rnncc.codegen.nvptx.tensor_cores.loop import TensorLoop
 
 FEW = 4
 """Runs that are all looked at until they are there."""
