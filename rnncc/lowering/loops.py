@@ -29,6 +29,7 @@ from rnncc.lowering import compute
 from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.items import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, copying, strip_units
+from rnncc.lowering.rows import distance, set_apart
 from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Home:
-    """The buffer that holds a sequence or a state, row by row of `size` elements.
+    """The buffer that holds a sequence or a state, row by row, `distance` elements apart.
 
-    Where a sequence's rows lie in others', as in an output whose batch comes first, `size` is None.
+    Where a sequence's rows lie in others', as in an output whose batch comes first, that is None.
     """
 
     place: Placed
-    size: Dim | None
+    distance: Dim | None
     row: SSAValue | None = None
 
 
@@ -132,9 +133,9 @@ def _clear_flags(lowering: Lowering, op: Scan) -> None:
 
 
 def _sequence(lowering: Lowering, y: SSAValue) -> Home:
-    place = lowering.output_of.get(y) or lowering.scratch(y)
+    place = lowering.output_of.get(y) or set_apart(lowering, y) or lowering.scratch(y)
     lowering.places[y] = place
-    return Home(place, product(dims_of(y)[1:]) if place.is_dense(dims_of(y)) else None)
+    return Home(place, distance(place, dims_of(y)))
 
 
 def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[Home]:
@@ -144,7 +145,7 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
     for value, final in zip(carry, op.finals, strict=True):
         pairs = zip(sequences, rows, strict=True)
         # A state is read as one dense row, which those of an output with its batch first are not.
-        shown = [s for s, row in pairs if s and row == value and s.size is not None]
+        shown = [s for s, row in pairs if s and row == value and s.distance is not None]
         free = [s for s in shown if s not in homes]
         # A state that is shown as it is lives in the sequence that shows it: nothing is copied.
         # What a step hands on unchanged keeps its place in a state of its own.
@@ -258,12 +259,12 @@ def _emit_body(
     live_out: list[Item] = []
     for yielded, home in [*zip(carry, homes, strict=True), *shown]:
         value = strip_units(yielded)
-        if home.size is None:
+        if home.distance is None:
             first, *strides = home.place.access.strides
             row = Placed(home.place.buffer, Access(first * t, tuple(strides)))
             live_out.append(Item(value, row.with_units_elsewhere(dims_of(yielded), dims_of(value))))
             continue
-        home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
+        home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.distance)).y
         dest = Placed.densely(home.row, dims_of(value))
         if not lowering.direct(value, dest):
             live_out.append(Item(value, dest))
@@ -294,8 +295,8 @@ def _set_rows(buffer: Buffer, home: Home, rows: int) -> None:
     """Keep as many rows of a state: one where it is replaced in place, else two."""
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
-        assert home.size is not None
-        buffer.properties["size"] = dim_attr(home.size * rows)
+        assert home.distance is not None
+        buffer.properties["size"] = dim_attr(home.distance * rows)
 
 
 def _in_place(home: Home, previous: SSAValue) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder as OpBuilder
@@ -14,12 +15,15 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Shift, Transpose
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.kern import dialect as kern
-from rnncc.kern.access import Access
+from rnncc.kern.access import Access, dense
 from rnncc.lowering.maps import ZERO, Placed, copying
 from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from rnncc.lowering.walk import Lowering
+
+SETS = 4096
+"""Bytes that the sets of a first-level cache hold, a line each; of other caches, a multiple."""
 
 
 def are_apart(lowering: Lowering, sequence: SSAValue) -> bool:
@@ -82,14 +86,57 @@ def copy_shift(lowering: Lowering, op: Shift) -> Placed:
     return dest
 
 
+def set_apart(lowering: Lowering, y: SSAValue) -> Placed | None:
+    """Where a sequence of rows lies a line further apart than these are long, if that pays.
+
+    Addresses that differ by a multiple of 4096 bytes have the same set of a cache, which holds 8 to
+    16 lines. A loop that takes some units through several steps, then the next ones, touches a line
+    of each row: rows of such a length would drive each other out. None where the length is
+    another, or something reads more than a row of the sequence.
+    """
+    steps, *dims = dims_of(y)
+    item = ITEM_BYTES[dtype_of(y)]
+    same_sets = all(factor * item % SETS == 0 for _, factor in product(dims).terms)
+    if lowering.target.waits_are_dear or steps == 1 or not same_sets or not _by_rows(y):
+        return None
+    apart = product(dims) + LINE // item
+    buffer = lowering.scratch(y, [steps, apart]).buffer
+    return Placed(buffer, Access(ZERO, (apart, *dense(dims))))
+
+
+def _by_rows(sequence: SSAValue) -> bool:
+    """Whether only loops read a sequence, a row in each step."""
+    for use in sequence.uses:
+        match use.operation:
+            case Scan() as scan:
+                if use.index < len(scan.consts) + len(scan.inits):
+                    return False
+            case Shift() as shift:
+                if sequence is not shift.x or sequence is shift.init or not _by_rows(shift.y):
+                    return False
+            case _:
+                return False
+    return True
+
+
+def distance(place: Placed, dims: Sequence[Dim]) -> Dim | None:
+    """How far the rows of a sequence are apart; None where these do not lie densely."""
+    if place.is_dense(dims):
+        return product(dims[1:])
+    row = Placed(place.buffer, Access(ZERO, place.access.strides[1:]))
+    return place.access.strides[0] if row.is_dense(dims[1:]) else None
+
+
 def _shifted(lowering: Lowering, op: Shift, t: Dim) -> Placed:
     """Row t, which stands where the sequence or its init is."""
     steps, *dims = dims_of(op.y)
     # Forwards, row t is row t - 1 of the sequence, and init at t = 0; backwards it is row t + 1,
     # and init at the last t.
     edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
-    x, init = lowering.pointer(op.x), lowering.pointer(op.init)
-    row = kern.ShiftedRow(x, init, t, product(dims), edge, step)
+    init, place = lowering.pointer(op.init), lowering.place(op.x)
+    apart = distance(place, dims_of(op.x)) if place.access.offset == 0 else None
+    x = lowering.pointer(op.x) if apart is None else place.buffer
+    row = kern.ShiftedRow(x, init, t, apart or product(dims), edge, step)
     return Placed.densely(lowering.builder.insert(row).y, dims)
 
 

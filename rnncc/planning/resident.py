@@ -243,11 +243,17 @@ class _ResidentProof:
         )
         if not dense or not inner.is_static or int(inner) <= 0:
             return False
-        row = along[0] * self.places[0]
-        moves = [stride for value, stride in self.rows if buffer in self.known[value]]
-        if any(move.divide(row) is None for move in moves):
-            return False
-        return all(_is_within(touch, int(inner), row) for touch in touches)
+        row = self._row(buffer, along[0] * self.places[0])
+        return row is not None and all(_is_within(touch, int(inner), row) for touch in touches)
+
+    def _row(self, buffer: Buffer, taken: Dim) -> Dim | None:
+        """How far rows of a buffer are apart, of which all places take so much; None if unknown."""
+        moves = {stride for value, stride in self.rows if buffer in self.known[value]}
+        if all(move.divide(taken) is not None for move in moves):
+            return taken
+        move = moves.pop()
+        further = all(factor >= 0 for _, factor in (move - taken).terms)
+        return move if further and not moves else None
 
     def _local(self, buffer: Buffer) -> int | None:
         """The elements of a place that its step writes as a whole before it reads any."""

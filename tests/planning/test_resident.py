@@ -71,6 +71,11 @@ def test_within_a_place_any_element_is_read() -> None:
     assert plan is not None and plan.places == (N,)
 
 
+def test_rows_may_lie_further_apart_than_they_are_long() -> None:
+    plan = planned(stride=ROW + 16)
+    assert plan is not None and plan.places == (N,)
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -79,7 +84,7 @@ def test_within_a_place_any_element_is_read() -> None:
         {"shown": strided(0, C, 1)},
         {"read": strided(C, N * C, 1)},
         {"write": strided(PLACE, C + 1, 1)},
-        {"stride": ROW + 1},
+        {"stride": ROW - 1},
         {"rows": 8},
     ],
     ids=str,
