@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.mark_places import BRANCH_END, WAY_IF_FALSE, WAY_IF_TRUE
 from rnncc.frontends.torch.marks import choose, forgotten, mark
 from rnncc.frontends.torch.readings import readings
 from rnncc.frontends.torch.watch_regions import alone, disagree
@@ -162,9 +163,10 @@ def _is_flag(x: Any) -> bool:
 def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
     """Both ways, one after the other, with marks."""
     before = held_by((yes, no, held))
-    mark(flag, 0)
+    mark(flag, WAY_IF_TRUE)
     ways, numbers = zip(
-        *(_way(flag, number, way, held, before) for number, way in enumerate((yes, no))),
+        _way(flag, yes, held, before, WAY_IF_FALSE),
+        _way(flag, no, held, before, BRANCH_END),
         strict=True,
     )
     leave_numbers(*numbers)
@@ -183,12 +185,12 @@ def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
 
 
 def _way(
-    flag: torch.Tensor, number: int, way: Way, held: Sequence[Any], before: Any
+    flag: torch.Tensor, way: Way, held: Sequence[Any], before: Any, behind: int
 ) -> tuple[tuple[Any, ...], Numbers]:
-    """What one of two ways gives, with the numbers that it left, and a mark behind it."""
+    """What one of two ways gives, with the numbers that it left, and the mark behind it."""
     values = alone("branch", way, *held)
     numbers = numbers_left(before)
-    mark(flag, number + 1)
+    mark(flag, behind)
     return values, numbers
 
 
