@@ -164,13 +164,10 @@ def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tupl
     """Both ways, one after the other, with marks."""
     before = held_by((yes, no, held))
     mark(flag, WAY_IF_TRUE)
-    ways, numbers = zip(
-        _way(flag, yes, held, before, WAY_IF_FALSE),
-        _way(flag, no, held, before, BRANCH_END),
-        strict=True,
-    )
-    leave_numbers(*numbers)
-    return tuple(_joined(flag, one, other) for one, other in zip(*ways, strict=True))
+    ones, numbers = _way(flag, yes, held, before, WAY_IF_FALSE)
+    others, numbers_of_other = _way(flag, no, held, before, BRANCH_END)
+    leave_numbers(numbers, numbers_of_other)
+    return tuple(_joined(flag, *both) for both in zip(ones, others, strict=True))
 
 
 def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
