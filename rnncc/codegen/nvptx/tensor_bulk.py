@@ -11,6 +11,7 @@ points of it. A sum is one chain, k from 0 up, whatever the tile.
 from __future__ import annotations
 
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.copies import ACROSS, RUN
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
@@ -32,12 +33,8 @@ ROWS = 128
 """Of a batch, in a tile."""
 MOST_TILES = 8
 """Of 16 rows of A, in a tile."""
-RUN = 32
-"""k at a time."""
 PITCH = RUN + PADDING
 """Of a row in shared memory, in bf16."""
-ACROSS = 2
-"""Warps along A, where its tiles can be shared among two."""
 Loaded = tuple[list[Value], list[list[Value]]]
 """Words of weights, and runs of rows."""
 

@@ -18,7 +18,7 @@ from rnncc.codegen.cpu.core import TILE_WORDS, Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
 from rnncc.codegen.cpu.gemm.packed_words import PackedWords
-from rnncc.codegen.llvm.values import I8, I64, POINTER, Pointer, Value, declared
+from rnncc.codegen.llvm.values import I8, I64, POINTER, VOID, Pointer, Value, declared
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import buffer_dtype
@@ -36,7 +36,6 @@ EXACT = "u8"
 """Whose sums are the same by vectors, which multiply a row that is alone."""
 MOST_BLOCKS = 2
 """Blocks of 16 rows that share what is loaded of weights."""
-VOID = ir.VoidType()
 
 
 @record
