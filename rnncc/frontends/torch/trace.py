@@ -24,6 +24,7 @@ from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
 from rnncc.frontends.torch.known_constants import known_by_fakes_alone
+from rnncc.frontends.torch.logs import logged_errors
 from rnncc.frontends.torch.merged import refuse_different_numbers
 from rnncc.frontends.torch.node_context import (
     BRANCH,
@@ -171,7 +172,8 @@ def refused_by(place: str, name: str) -> Generator[None]:
         name: the part of PyTorch.
     """
     try:
-        yield
+        with logged_errors("torch._subclasses.fake_tensor"):
+            yield
     except CompileError:
         raise
     except Exception as error:
