@@ -260,7 +260,7 @@ def _read(net: Any, options: dict[str, Any] | None = None) -> Any:
     The program takes its shapes out of the options.
     """
     if options is not None and type(net).__module__ == "torch.export.exported_program":
-        from rnncc.frontends.torch.files import import_file
+        from rnncc.frontends.torch.programs.files import import_file
 
         return import_file(net, "net", options.pop("shapes", {}))
     from rnncc.sources import settled

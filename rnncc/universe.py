@@ -11,7 +11,7 @@ from rnncc import pipeline
 from rnncc.ir.rewriting import NetPass
 from rnncc.ir.rnn import RNN
 from rnncc.kern.dialect import KERN
-from rnncc.passes import simplify
+from rnncc.passes.cleanup import simplify
 
 
 def _passes() -> Iterator[type[NetPass]]:

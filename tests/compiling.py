@@ -12,7 +12,7 @@ from rnncc.ir.program import Program
 from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
-from rnncc.passes.split_phases import Phases
+from rnncc.passes.gradients.split_phases import Phases
 from rnncc.stages import lowering, training
 from rnncc.stages.compilation import Compilation, Step
 

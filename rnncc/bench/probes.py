@@ -13,7 +13,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import TILE_WORDS
 from rnncc.codegen.cpu.gemm.byte_dots import dot
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.matrix_tiles import (
@@ -24,6 +23,7 @@ from rnncc.codegen.cpu.gemm.matrix_tiles import (
     call_amx,
     with_registers,
 )
+from rnncc.codegen.cpu.machine.core import TILE_WORDS
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit

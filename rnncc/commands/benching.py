@@ -23,8 +23,8 @@ from rnncc.bench.explain import explain as in_words
 from rnncc.bench.machine import CACHES, Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.roofline import bounds, least, library_of
 from rnncc.bench.running import CaseResult, Effort, run
-from rnncc.codegen.cpu import measured
-from rnncc.codegen.cpu.entries import threading_cost_of
+from rnncc.codegen.cpu.library.entries import threading_cost_of
+from rnncc.codegen.cpu.machine import measured
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_markdown, print_results

@@ -21,7 +21,7 @@ from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from rnncc.records import record
 from rnncc.sizes import BATCH, TIME, parse_sizes
 from rnncc.stages.reading import import_source

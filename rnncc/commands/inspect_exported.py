@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rnncc.commands.inspect_report import Report, described
-from rnncc.frontends.torch.archives import load_exported
+from rnncc.frontends.torch.programs.archives import load_exported
 from rnncc.options import Options
 from rnncc.sources import NetFile
 

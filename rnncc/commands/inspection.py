@@ -8,7 +8,7 @@ from rnncc.commands.inspect_report import Report
 from rnncc.commands.libraries import print_inspection
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.frontends.onnx.reading import is_onnx
-from rnncc.frontends.torch.archives import is_exported
+from rnncc.frontends.torch.programs.archives import is_exported
 from rnncc.options import Options
 from rnncc.sources import NetFile
 

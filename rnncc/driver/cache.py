@@ -24,7 +24,7 @@ import numpy as np
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.external_data import external_files
 from rnncc.frontends.onnx.reading import is_onnx, load
-from rnncc.frontends.torch.archives import is_exported
+from rnncc.frontends.torch.programs.archives import is_exported
 from rnncc.options import Options
 from rnncc.own_files import cache_folder, is_ours, is_own, make_folder, own_file
 from rnncc.sizes import parse_bytes

@@ -16,7 +16,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield, row_type, terminator
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
 
 Known = dict[SSAValue, SSAValue]
 

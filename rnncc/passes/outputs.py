@@ -9,7 +9,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.dce import Dce
+from rnncc.passes.cleanup.dce import Dce
 
 
 def keep_outputs(program: Program, names: Sequence[str]) -> Program:

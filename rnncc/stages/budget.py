@@ -15,8 +15,8 @@ from rnncc.ir.ops.control import Scan
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram
 from rnncc.kern.training import Training
-from rnncc.passes.checkpointing.checkpoint import checkpoint
-from rnncc.passes.split_phases import Phases
+from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
+from rnncc.passes.gradients.split_phases import Phases
 from rnncc.records import record
 
 Chunks = tuple[int, ...]

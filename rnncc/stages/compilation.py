@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rnncc.kern.library import Library
     from rnncc.kern.program import KernelProgram
     from rnncc.options import Options
-    from rnncc.passes.split_phases import Phases
-    from rnncc.passes.streaming import Streamed
+    from rnncc.passes.gradients.split_phases import Phases
+    from rnncc.passes.streams.streaming import Streamed
 
 Array = np.ndarray[Any, Any]
 

@@ -18,8 +18,8 @@ from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor
-from rnncc.passes.split_phases import Phases
-from rnncc.passes.streaming import Streamed
+from rnncc.passes.gradients.split_phases import Phases
+from rnncc.passes.streams.streaming import Streamed
 from rnncc.sizes import BATCH, TIME
 from rnncc.stages.compilation import Compilation
 

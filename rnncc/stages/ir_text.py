@@ -32,8 +32,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program, parse_module
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
-from rnncc.passes.split_phases import Phases
-from rnncc.passes.streaming import StateValue, Streamed
+from rnncc.passes.gradients.split_phases import Phases
+from rnncc.passes.streams.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
 from rnncc.stages.ir_checks import check_facts, check_order, check_types

@@ -23,8 +23,8 @@ from rnncc.stages.compilation import Compilation
 from rnncc.stages.size_bounds import complete
 
 if TYPE_CHECKING:
-    from rnncc.passes.split_phases import Phases
-    from rnncc.passes.streaming import Streamed
+    from rnncc.passes.gradients.split_phases import Phases
+    from rnncc.passes.streams.streaming import Streamed
 
 
 def copies_windows(compilation: Compilation) -> bool:

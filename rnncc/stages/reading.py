@@ -6,13 +6,13 @@ from typing import Any
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.reading import is_onnx
-from rnncc.frontends.torch.archives import is_exported
-from rnncc.frontends.torch.files import import_file
+from rnncc.frontends.torch.programs.archives import is_exported
+from rnncc.frontends.torch.programs.files import import_file
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.options import Options
-from rnncc.passes.fold_constants import fold_constants
+from rnncc.passes.cleanup.fold_constants import fold_constants
 from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation

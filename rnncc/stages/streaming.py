@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rnncc.errors import CompileError
-from rnncc.passes.explicit_state import make_state_explicit
-from rnncc.passes.streaming import NotCausal, split_stream
+from rnncc.passes.streams.explicit_state import make_state_explicit
+from rnncc.passes.streams.streaming import NotCausal, split_stream
 from rnncc.stages.compilation import Compilation
 
 

@@ -16,16 +16,16 @@ from rnncc.ir.recompute import RULES
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
-from rnncc.passes.rematerialise import rematerialise
-from rnncc.passes.split_phases import split_phases
-from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
+from rnncc.passes.gradients.rematerialise import rematerialise
+from rnncc.passes.gradients.split_phases import split_phases
+from rnncc.passes.loops.trip_counts import name_trip_counts, restore_trip_counts
 from rnncc.sizes import all_sizes
 from rnncc.stages import lowering
 from rnncc.stages.compilation import Compilation
 
 if TYPE_CHECKING:
     from rnncc.ir.ops.control import Scan
-    from rnncc.passes.split_phases import Phases
+    from rnncc.passes.gradients.split_phases import Phases
 
 GRADIENT = "grad_"
 """Names of gradients that are outputs of a net begin so, and those of what they are given."""
@@ -50,7 +50,7 @@ def _may_be_cut(scan: Scan) -> bool:
     That depends on the net alone: bits of sums over time may depend on whether its length has a
     name, and neither options nor devices may change them.
     """
-    from rnncc.passes.checkpointing.wide_states import STEPS, is_cheap
+    from rnncc.passes.gradients.checkpointing.wide_states import STEPS, is_cheap
 
     return int(scan.steps) > STEPS and is_cheap(scan)
 
@@ -62,7 +62,7 @@ def add_gradients(compilation: Compilation) -> None:
         CompileError: the options name an output that there is not; a name is taken; or a gradient
             of a user's own has no gradient that is known.
     """
-    from rnncc.passes.gradient_program import gradient_program
+    from rnncc.passes.gradients.gradient_program import gradient_program
 
     c, program = compilation, compilation.programs["net"]
     if c.options.order == 2:
@@ -79,7 +79,7 @@ def differentiate(compilation: Compilation) -> None:
     Raises:
         CompileError: the options name an output that there is not.
     """
-    from rnncc.passes import differentiate
+    from rnncc.passes.gradients import differentiate
 
     c, program = compilation, compilation.programs["net"]
     of = _float_sources(program)
@@ -103,7 +103,7 @@ def split(compilation: Compilation) -> None:
 
 def pack(compilation: Compilation) -> None:
     """Join what is saved side by side and replaced by its gradients."""
-    from rnncc.passes.pack_tape import pack_tape
+    from rnncc.passes.gradients.pack_tape import pack_tape
 
     compilation.set_phases(pack_tape(_phases(compilation)))
 
@@ -141,8 +141,8 @@ def checkpoint(compilation: Compilation) -> None:
 
 def _with_states_again(phases: Phases, trip_counts: Mapping[str, int]) -> Phases:
     """With checkpoints, where wide states are as fast to compute again as to keep."""
-    from rnncc.passes.checkpointing.checkpoint import checkpoint as cut
-    from rnncc.passes.checkpointing.wide_states import steps_between
+    from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint as cut
+    from rnncc.passes.gradients.checkpointing.wide_states import steps_between
 
     steps = steps_between(phases, trip_counts)
     with_checkpoints = None if steps is None else cut(phases, (steps,))

@@ -13,7 +13,7 @@ if (reason := refusal()) is not None:
     raise ImportError(reason)
 
 with trying():
-    from rnncc.frontends.torch.watch import prove_watching
+    from rnncc.frontends.torch.watching.reading import prove_watching
     from rnncc.torch.compiled_module import CompiledModule
     from rnncc.torch.divergences import let_divergences_be_read
     from rnncc.torch.elementwise import elementwise

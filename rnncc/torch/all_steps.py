@@ -18,13 +18,13 @@ from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
 from rnncc.torch.devices import common_device, single_device
-from rnncc.torch.kept import StatePlace, tensors_of
-from rnncc.torch.nests import TWICE, is_any, put_into_same, stands_twice
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.objects.kept import StatePlace, tensors_of
+from rnncc.torch.objects.nests import TWICE, is_any, put_into_same, stands_twice
+from rnncc.torch.objects.trees import alike, leaves, with_tensors
 from rnncc.torch.stand_ins import batches_of, row_types, stand_ins_of
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
-from rnncc.torch.trees import alike, leaves, with_tensors
 
 MOST_COUNTED = 2
 """Steps in which numbers of Python's may still change, before they stay as they are."""

@@ -25,7 +25,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Node, Proxy
 
-from rnncc.frontends.torch.function_op import undecorated
+from rnncc.frontends.torch.own_operators.function_op import undecorated
 from rnncc.torch.closed_code import Names, Open
 from rnncc.torch.leaves import is_for
 

@@ -17,31 +17,31 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.constant_op import share_constants
 from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
+from rnncc.frontends.torch.own_operators.constant_op import share_constants
+from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
-from rnncc.frontends.torch.watch_deques import keep_to_lengths
-from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
-from rnncc.frontends.torch.watch_gaps import take_variables
+from rnncc.frontends.torch.watching.deques import keep_to_lengths
+from rnncc.frontends.torch.watching.dynamo import read_class_attributes, read_layers
+from rnncc.frontends.torch.watching.gaps import take_variables
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
-from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
 from rnncc.torch.changing_floats import with_tensors_of_floats
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.fixing import with_fixed_sizes
 from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.objects.attributes import put_quickly
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
 from rnncc.torch.written import with_copies, writing

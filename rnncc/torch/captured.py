@@ -21,14 +21,14 @@ from rnncc.frontends.torch.cell import CellStep, Places, scan_program
 from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.numbers.taken_numbers import refuse_taken
 from rnncc.frontends.torch.patches import ThreadStack
-from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.exactness import let_numbers_be_exact
-from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.objects.kept import Snapshot
 from rnncc.torch.side_effects import counts, leaves_given_tensors
 from rnncc.torch.versions import check_begun
 

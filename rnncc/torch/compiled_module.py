@@ -19,20 +19,20 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import Exported, import_exported
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.signature import held_tensor
+from rnncc.frontends.torch.programs.exported import Exported, import_exported
+from rnncc.frontends.torch.programs.signature import held_tensor
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
-from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import TorchNet
-from rnncc.torch.parameters import parameter_of
-from rnncc.torch.parts import Parts
-from rnncc.torch.places import is_alike
-from rnncc.torch.settings import Settings, copied
+from rnncc.torch.objects.held_numbers import HeldNumbers
+from rnncc.torch.objects.parameters import parameter_of
+from rnncc.torch.objects.parts import Parts
+from rnncc.torch.objects.places import is_alike
+from rnncc.torch.objects.settings import Settings, copied
 from rnncc.torch.transforms import outside_of_transforms
 
 MOST_FORMS = 8

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.scalar_op import number_of
+from rnncc.frontends.torch.own_operators.scalar_op import number_of
 from rnncc.scalar import Scalar
 from rnncc.scalar import elementwise as make
 

@@ -30,9 +30,9 @@ from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
-from rnncc.frontends.torch.watch import unasked
-from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
-from rnncc.torch.nests import (
+from rnncc.frontends.torch.watching.extremes import tell_extremes_apart
+from rnncc.frontends.torch.watching.reading import unasked
+from rnncc.torch.objects.nests import (
     CHANGED,
     TWICE,
     copied,

@@ -19,26 +19,26 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.branches.regions import settle_branches
 from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
+from rnncc.frontends.torch.numbers.taken_numbers import refuse_taken
+from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.recurrent_op import kept_whole
-from rnncc.frontends.torch.regions import settle_branches
-from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.frontends.torch.watch import Questions, watching
-from rnncc.torch.assigned import has_graphs_within, refusing_state
+from rnncc.frontends.torch.watching.reading import Questions, watching
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.branching.reading import reading_branches
-from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
-from rnncc.torch.held_numbers import HeldNumbers
-from rnncc.torch.known_values import knowing_values
-from rnncc.torch.parameters import join_parameters, keeping_parameters
+from rnncc.torch.objects.assigned import has_graphs_within, refusing_state
+from rnncc.torch.objects.buffers import keeping_buffers
+from rnncc.torch.objects.held_numbers import HeldNumbers
+from rnncc.torch.objects.known_values import knowing_values
+from rnncc.torch.objects.parameters import join_parameters, keeping_parameters
+from rnncc.torch.objects.trees import make_known
 from rnncc.torch.scripted import refuse_scripts, unscripted
-from rnncc.torch.trees import make_known
 from rnncc.torch.versions import not_validating, quiet
 
 

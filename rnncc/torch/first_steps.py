@@ -19,9 +19,9 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.torch.all_steps import Manner, all_steps, check_same, count_of_steps
 from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
-from rnncc.torch.kept import Snapshot, StatePlace, put, together
+from rnncc.torch.objects.kept import Snapshot, StatePlace, put, together
+from rnncc.torch.objects.trees import leaves, mapped, with_tensors
 from rnncc.torch.tracing import code_of
-from rnncc.torch.trees import leaves, mapped, with_tensors
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""

@@ -12,16 +12,16 @@ from torch.utils import _pytree as pytree
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.exported import Exported, import_exported
+from rnncc.frontends.torch.programs.exported import Exported, import_exported
 from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import check_example, exported
-from rnncc.torch.held_numbers import HeldNumbers
 from rnncc.torch.nets import check_precision
-from rnncc.torch.parameters import join_parameters
+from rnncc.torch.objects.held_numbers import HeldNumbers
+from rnncc.torch.objects.parameters import join_parameters
+from rnncc.torch.objects.trees import make_known
 from rnncc.torch.scripted import refuse_scripts, unscripted
-from rnncc.torch.trees import make_known
 
 
 def compile(

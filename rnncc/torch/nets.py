@@ -22,8 +22,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import PRECISIONS
-from rnncc.passes.activity import has_slopes_of_others, sources_of_outputs
-from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.gradients.activity import has_slopes_of_others, sources_of_outputs
+from rnncc.passes.gradients.gradient_program import gradient_program
+from rnncc.passes.gradients.tangents import tangents
+from rnncc.passes.gradients.unread_ends import has_unread_ends, stop_unread_ends
 from rnncc.passes.instances import instances
 from rnncc.passes.outputs import (
     fresh_prefix,
@@ -31,8 +33,6 @@ from rnncc.passes.outputs import (
     keep_outputs,
     stop_other_outputs,
 )
-from rnncc.passes.tangents import tangents
-from rnncc.passes.unread_ends import has_unread_ends, stop_unread_ends
 from rnncc.records import record
 from rnncc.sizes import TIME
 from rnncc.torch.codes import Codes, HostTape

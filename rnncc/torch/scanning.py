@@ -21,9 +21,9 @@ from rnncc.torch.devices import PLAIN_TENSORS, check_tensor
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.first_steps import first_steps_apart
 from rnncc.torch.nets import check_precision
+from rnncc.torch.objects.trees import has_gaps, leaves, make_known
 from rnncc.torch.stand_ins import row_types
 from rnncc.torch.tracing import code_of
-from rnncc.torch.trees import has_gaps, leaves, make_known
 
 _keeping: WeakSet[Any] = WeakSet()
 """Cells that keep tensors, or numbers that change, in objects of their own."""

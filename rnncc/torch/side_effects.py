@@ -22,7 +22,7 @@ from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.watch_dynamo import is_stand_in
+from rnncc.frontends.torch.watching.dynamo import is_stand_in
 
 _EXISTING = (AttributeMutationExisting, ValueMutationExisting)
 

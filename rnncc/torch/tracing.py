@@ -25,18 +25,18 @@ from torch.nn.parallel import DistributedDataParallel
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
 from rnncc.frontends.torch.patches import ALONE
-from rnncc.frontends.torch.watch import watching
+from rnncc.frontends.torch.watching.reading import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.averages import take_averages
 from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.branching.values import as_tensor
 from rnncc.torch.captured import CellCall, captured, readings, row, state
-from rnncc.torch.kept import StatePlace, get, put
-from rnncc.torch.known_values import knowing_lists
-from rnncc.torch.nests import CHANGED, copied, in_order_of, same_ones
+from rnncc.torch.objects.kept import StatePlace, get, put
+from rnncc.torch.objects.known_values import knowing_lists
+from rnncc.torch.objects.nests import CHANGED, copied, in_order_of, same_ones
+from rnncc.torch.objects.trees import leaves, mapped, with_tensors
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
-from rnncc.torch.trees import leaves, mapped, with_tensors
 from rnncc.torch.versions import (
     BeforeReading,
     compile_often,

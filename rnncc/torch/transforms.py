@@ -20,7 +20,7 @@ from torch._functorch.pyfunctorch import (
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rnncc.frontends.torch.patches import ThreadStack
-from rnncc.frontends.torch.watch import not_watching
+from rnncc.frontends.torch.watching.reading import not_watching
 
 _hidden = ThreadStack[tuple[Any, dict[int, Any]]]()
 """The transforms that are not seen now, and what stands for tensors of theirs."""

@@ -11,7 +11,7 @@ import rnncc
 from rnncc.cells import Layer
 from rnncc.ir.interpreter import run
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.golden import Arrays
 
 

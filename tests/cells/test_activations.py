@@ -16,7 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.cells.helpers import assert_all_close, compiled, exact, inputs_of
 from tests.passes.gradients import check_gradients
 

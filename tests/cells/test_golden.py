@@ -13,7 +13,7 @@ import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.cells.dl4j import CASES, arrays_of, layer_of, sizes_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

@@ -10,7 +10,7 @@ import pytest
 from rnncc.cells import Layer, graves_lstm, gru
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.interpreter import run
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.cells.helpers import assert_all_close, compiled, exact, gradients, inputs_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

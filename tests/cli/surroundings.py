@@ -24,7 +24,7 @@ LOADED = (
     "jinja2 rnncc.cli rnncc.drawing rnncc.netdef rnncc.netdef.drawing rnncc.ir.interpreter "
     "rnncc.commands.checking rnncc.commands.compiling rnncc.commands.netdef_reports "
     "rnncc.commands.planning rnncc.driver.compiling rnncc.driver.in_memory "
-    "rnncc.frontends.caffe2.importer rnncc.packaging.texts rnncc.codegen.cpu.entries "
+    "rnncc.frontends.caffe2.importer rnncc.packaging.texts rnncc.codegen.cpu.library.entries "
     "rnncc.codegen.llvm.objects"
 )
 """Most of what commands import, which takes each of them half a second."""

@@ -11,7 +11,7 @@ import numpy as np
 from rnncc_runtime import Model
 
 import rnncc
-from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.cpu.library.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects

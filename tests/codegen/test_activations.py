@@ -14,7 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.nn import activations as act
 from rnncc.nn import angles
 from rnncc.nn.ranges import RANGES
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 
 Array = np.ndarray[Any, Any]
 ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805

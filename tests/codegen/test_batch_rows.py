@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu import entries, function
+from rnncc.codegen.cpu import function
 from rnncc.codegen.cpu.finished_sums import finished_sums
+from rnncc.codegen.cpu.library import entries
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.ir.builder import Builder

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu.cpus import CPUS
+from rnncc.codegen.cpu.machine.cpus import CPUS
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm.objects import initialize
 from rnncc.driver import compiling

@@ -12,9 +12,10 @@ import pytest
 
 import rnncc
 from rnncc import cells
-from rnncc.codegen.cpu import machines, measured
-from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.families import (
+from rnncc.codegen.cpu import machines
+from rnncc.codegen.cpu.machine import measured
+from rnncc.codegen.cpu.machine.cpus import CPUS
+from rnncc.codegen.cpu.machine.families import (
     FAMILIES,
     FIRST_WITH_AMX,
     KIB,

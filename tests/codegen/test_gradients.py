@@ -12,8 +12,8 @@ import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.frontends.caffe2 import import_net
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is

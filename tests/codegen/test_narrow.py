@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import StringAttr
 
 import rnncc
-from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.cpu.library.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder

@@ -11,8 +11,8 @@ import pytest
 from rnncc_runtime import Pool
 
 import rnncc
-from rnncc.codegen.cpu import strided_rows
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.sums import strided_rows
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run

@@ -44,7 +44,7 @@ def lowered(program: Program, options: Options = PLAIN, all_rows: bool = False) 
     if not all_rows:
         return lower(program, options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rnncc.passes.mask_rows.MaskRows.rewrite", lambda self, net: False)
+        patch.setattr("rnncc.passes.loops.mask_rows.MaskRows.rewrite", lambda self, net: False)
         patch.setattr("rnncc.lowering.walk.active_rows", lambda block, masks: {})
         patch.setattr("rnncc.lowering.walk.row_masks", lambda scan: [])
         return lower(program, options)

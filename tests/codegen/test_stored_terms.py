@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu import stored_terms
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.codegen.cpu.stored_terms import StoredTerms
+from rnncc.codegen.cpu.sums import stored_terms
+from rnncc.codegen.cpu.sums.stored_terms import StoredTerms
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

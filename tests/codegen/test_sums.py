@@ -11,7 +11,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.codegen.cpu.reduce import ROWS
+from rnncc.codegen.cpu.sums.reduce import ROWS
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

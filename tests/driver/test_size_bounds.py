@@ -15,7 +15,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.passes.checkpointing.checkpoint import checkpoint
+from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
 from rnncc.stages import size_bounds
 from rnncc.stages.compilation import Compilation
 from tests.compiling import training_of

@@ -23,7 +23,7 @@ from torch import nn
 from torch.export import Dim
 
 import rnncc.torch as rt
-from rnncc.frontends.torch.files import import_file
+from rnncc.frontends.torch.programs.files import import_file
 from rnncc.ir.program import Program
 from tests.fuzz.harness import FLOATS, VALUES, Report, attempts, main, mutate_bytes
 

@@ -17,7 +17,7 @@ from rnncc.codegen import targets
 from rnncc.codegen.nvptx.device import DeviceCode, emit_device
 from rnncc.codegen.nvptx.ptx import DeviceMachine, ptx_of
 from rnncc.codegen.nvptx.target import NvptxTarget
-from rnncc.codegen.nvptx.tensor_product import SURE_SHARED
+from rnncc.codegen.nvptx.tensor_cores.product import SURE_SHARED
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library

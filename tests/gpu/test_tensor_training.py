@@ -10,7 +10,8 @@ import pytest
 from xdsl.ir import SSAValue
 
 import rnncc
-from rnncc.codegen.nvptx import rounding, tensor_product
+from rnncc.codegen.nvptx import rounding
+from rnncc.codegen.nvptx.tensor_cores import product as tensor_product
 from rnncc.ir.dims import Dim
 from rnncc.ir.precision import rounded
 from rnncc.kern import interpreter as kern_interpreter

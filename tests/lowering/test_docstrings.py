@@ -30,10 +30,10 @@ from rnncc.lowering import (
     window_rows,
 )
 from rnncc.lowering.lower import lower
-from rnncc.passes.checkpointing.checkpoint import checkpoint
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.mask_rows import MaskRows
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
+from rnncc.passes.loops.hoist import Hoist
+from rnncc.passes.loops.mask_rows import MaskRows
 from tests.lowering.notation import show as show_kernels
 from tests.passes.notation import show, shown_in
 from tests.passes.program_examples import decay, phases_of, program_of

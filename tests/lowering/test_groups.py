@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.cpu.library.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run

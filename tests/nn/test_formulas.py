@@ -18,9 +18,9 @@ from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
 from rnncc.nn.convolution import convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.nn.windows import Window
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_windows import SplitWindows
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.layouts.split_windows import SplitWindows
 from tests.passes.gradients import check_gradients
 from tests.passes.helpers import applied, count
 from tests.strategies import make_inputs

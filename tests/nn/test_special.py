@@ -15,7 +15,7 @@ import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.nn import factors, special
 from rnncc.nn.bessel import bessel_i
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 
 Array = np.ndarray[Any, Any]
 Formula = Callable[[Builder, SSAValue], SSAValue]

@@ -13,9 +13,9 @@ import rnncc_runtime
 from rnncc_runtime import LoadError
 
 import rnncc
-from rnncc.codegen.cpu.features import LEVELS, SIGNS, features_of_cpu, needed
+from rnncc.codegen.cpu.library.supported import supported_text
+from rnncc.codegen.cpu.machine.features import LEVELS, SIGNS, features_of_cpu, needed
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.llvm import objects
 from rnncc.errors import CompileError
 from rnncc.options import Options

@@ -11,9 +11,9 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.sink import Sink
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.loops.sink import Sink
 from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 from tests.passes.helpers import applied
 from tests.strategies import make_inputs

@@ -11,25 +11,25 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
-from rnncc.passes.checkpointing.checkpoint import checkpoint
-from rnncc.passes.concat_slice_grads import concat_slice_grads
-from rnncc.passes.dce import Dce
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.explicit_state import make_state_explicit
-from rnncc.passes.fold_constants import fold_constants
-from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.cleanup.concat_slice_grads import concat_slice_grads
+from rnncc.passes.cleanup.dce import Dce
+from rnncc.passes.cleanup.fold_constants import fold_constants
+from rnncc.passes.cleanup.rows_by_number import find_rows
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.gradient_program import gradient_program
+from rnncc.passes.gradients.pack_tape import pack_tape
+from rnncc.passes.gradients.rematerialise import AllSteps, Recomputation, rematerialise
+from rnncc.passes.gradients.split_phases import Phases, split_phases
+from rnncc.passes.gradients.tangents import tangents
+from rnncc.passes.gradients.unread_ends import stop_unread_ends
+from rnncc.passes.gradients.vjp_of_region import vjp_of_region
 from rnncc.passes.instances import instances
+from rnncc.passes.loops.trip_counts import name_trip_counts
 from rnncc.passes.outputs import stop_other_outputs
-from rnncc.passes.pack_tape import pack_tape
-from rnncc.passes.rematerialise import AllSteps, Recomputation, rematerialise
-from rnncc.passes.rows_by_number import find_rows
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_phases import Phases, split_phases
-from rnncc.passes.streaming import split_stream
-from rnncc.passes.tangents import tangents
-from rnncc.passes.trip_counts import name_trip_counts
-from rnncc.passes.unread_ends import stop_unread_ends
-from rnncc.passes.vjp_of_region import vjp_of_region
+from rnncc.passes.streams.explicit_state import make_state_explicit
+from rnncc.passes.streams.streaming import split_stream
 from tests.passes.notation import show, titled
 
 Values = list[SSAValue]

@@ -12,8 +12,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
-from rnncc.passes.accumulate import Accumulate
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.loops.accumulate import Accumulate
 from tests.passes.gradients import gradients, sunk
 from tests.passes.helpers import applied, count, loops_of, quick
 from tests.strategies import assert_same_meaning, programs

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.passes.activity import dependent_values, has_slopes_of_others, sources_of_outputs
+from rnncc.passes.gradients.activity import (
+    dependent_values,
+    has_slopes_of_others,
+    sources_of_outputs,
+)
 
 Values = Sequence[SSAValue]
 

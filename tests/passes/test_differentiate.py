@@ -20,8 +20,8 @@ from rnncc.ir.ops import elementwise, functions, linear, shape
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.golden import CASES
 from tests.passes.differentiable_ops import OPS, net_of
 from tests.passes.gradients import check_gradients, gradients_of

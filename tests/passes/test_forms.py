@@ -7,11 +7,11 @@ from xdsl.dialects.builtin import NameLoc
 from rnncc.errors import Location
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.reassociate_sums import ReassociateSums
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.loops.hoist import Hoist
+from rnncc.passes.loops.merge_matmuls import MergeMatmuls
+from rnncc.passes.loops.reassociate_sums import ReassociateSums
+from rnncc.passes.loops.split_scans import SplitScans
 from tests.passes.helpers import applied, count, scans, whole_sequence
 from tests.passes.nets import D, H, Values, lstm
 from tests.strategies import assert_same_meaning

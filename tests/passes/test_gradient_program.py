@@ -12,8 +12,8 @@ import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.gradient_program import gradient_program
 from tests.passes.differentiable_ops import OPS, Value, net_of
 from tests.passes.gradients import check_gradients, float_outputs, float_sources, gradients
 from tests.passes.helpers import quick

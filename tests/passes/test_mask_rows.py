@@ -11,8 +11,8 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.passes.mask_rows import MaskRows
-from rnncc.passes.simplify import Simplify
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.loops.mask_rows import MaskRows
 from tests.codegen.cells import cell
 from tests.codegen.masked import FORMS, masked
 from tests.passes.helpers import applied, count, scans, whole_sequence

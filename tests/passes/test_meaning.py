@@ -13,14 +13,14 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
-from rnncc.passes.add_before_sums import AddBeforeSums
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.mask_rows import MaskRows
-from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.reassociate_sums import ReassociateSums
-from rnncc.passes.separate_parts import SeparateParts
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.loops.add_before_sums import AddBeforeSums
+from rnncc.passes.loops.hoist import Hoist
+from rnncc.passes.loops.mask_rows import MaskRows
+from rnncc.passes.loops.merge_matmuls import MergeMatmuls
+from rnncc.passes.loops.reassociate_sums import ReassociateSums
+from rnncc.passes.loops.separate_parts import SeparateParts
+from rnncc.passes.loops.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs, ragged_programs
 

@@ -10,7 +10,7 @@ from typing import Any
 import networkx
 import pytest
 
-from rnncc.passes.min_cut import sink_side
+from rnncc.passes.gradients.min_cut import sink_side
 
 nx: Any = networkx
 

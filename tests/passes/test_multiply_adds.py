@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.passes.multiply_adds import FAR, MultiplyAdds
+from rnncc.passes.loops.multiply_adds import FAR, MultiplyAdds
 
 Make = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 DIMS = ["N", 8]

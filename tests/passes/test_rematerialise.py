@@ -14,10 +14,10 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.rematerialise import rematerialise
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_phases import Phases, split_phases
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.rematerialise import rematerialise
+from rnncc.passes.gradients.split_phases import Phases, split_phases
 from tests.passes.gradients import float_outputs, float_sources
 from tests.passes.helpers import quick
 from tests.passes.nets import gated

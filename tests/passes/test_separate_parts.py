@@ -15,9 +15,9 @@ from rnncc.ir.program import Program
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm, Map
 from rnncc.options import Options
-from rnncc.passes.separate_parts import SeparateParts
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.sink import Sink
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.loops.separate_parts import SeparateParts
+from rnncc.passes.loops.sink import Sink
 from rnncc.stages.compilation import Compilation
 from tests.compiling import PASSES
 from tests.golden import CASES

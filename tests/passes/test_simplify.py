@@ -14,12 +14,12 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.passes.canonicalize import RULES, Canonicalize
-from rnncc.passes.cse import Cse
-from rnncc.passes.dce import Dce
-from rnncc.passes.fold_constants import fold_constants
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.simplify_scans import SimplifyScans
+from rnncc.passes.cleanup.canonicalize import RULES, Canonicalize
+from rnncc.passes.cleanup.cse import Cse
+from rnncc.passes.cleanup.dce import Dce
+from rnncc.passes.cleanup.fold_constants import fold_constants
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.cleanup.simplify_scans import SimplifyScans
 from tests.passes.helpers import applied, count, quick, scans
 from tests.strategies import SIZES, assert_same_meaning, make_inputs, programs
 

@@ -21,10 +21,10 @@ from rnncc.ir.ops.linear import Contract, Reduce, SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.ir.types import dims_of
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.sink import Sink
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.loops.hoist import Hoist
+from rnncc.passes.loops.sink import Sink
 from tests.golden import CASES, arrays_of
 from tests.passes.gradients import gradients, gradients_of, sunk
 from tests.passes.helpers import applied, count, loops_of, quick

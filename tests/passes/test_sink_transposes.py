@@ -23,8 +23,8 @@ from rnncc.nn.convolution import convolution
 from rnncc.nn.pooling import max_pool
 from rnncc.nn.reduction import mean
 from rnncc.nn.windows import Window
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.sink_transposes import SinkTransposes
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.layouts.sink_transposes import SinkTransposes
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.compiling import lower

@@ -16,7 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.passes.streaming import NotCausal
+from rnncc.passes.streams.streaming import NotCausal
 from tests.golden import GOLDEN, random_inputs
 from tests.passes.helpers import quick
 from tests.passes.streams import REFUSED, STREAMED, in_chunks, interpreted, split, streamable

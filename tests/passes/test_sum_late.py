@@ -9,7 +9,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.passes.sum_late import SumLate
+from rnncc.passes.loops.sum_late import SumLate
 
 Values = list[SSAValue]
 

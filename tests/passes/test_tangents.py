@@ -14,7 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.tangents import tangents
+from rnncc.passes.gradients.tangents import tangents
 from tests.passes.differentiable_ops import OPS, Value, net_of
 from tests.passes.gradients import STEP, float_outputs
 from tests.passes.helpers import quick

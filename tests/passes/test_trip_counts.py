@@ -11,7 +11,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
+from rnncc.passes.loops.trip_counts import name_trip_counts, restore_trip_counts
 
 Values = Sequence[SSAValue]
 

@@ -9,8 +9,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.turn_states import TurnStates
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.layouts.turn_states import TurnStates
 from tests.passes.helpers import applied, loops_of
 from tests.strategies import assert_same_meaning
 

@@ -17,12 +17,12 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.rnn import RNN
-from rnncc.passes.cse import Cse
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_scans import SplitScans
-from rnncc.passes.strip_stop_gradient import StripStopGradient
+from rnncc.passes.cleanup.cse import Cse
+from rnncc.passes.cleanup.simplify import Simplify
+from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.loops.hoist import Hoist
+from rnncc.passes.loops.split_scans import SplitScans
 from tests.passes.helpers import applied, count, loops_of
 
 Made = Callable[[Builder, SSAValue, SSAValue], SSAValue]

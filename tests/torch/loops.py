@@ -229,7 +229,7 @@ def check_exported(seed: int) -> list[int]:
 def rolled_exported(module: Any, x: Any) -> list[int]:
     """How often the loops of an exported module run, which computes the same when rolled."""
     import rnncc.torch
-    from rnncc.frontends.torch.apart import decomposed
+    from rnncc.frontends.torch.programs.apart import decomposed
     from rnncc.frontends.torch.unrolled.rolling import roll_loops
 
     plain = decomposed(rnncc.torch.export(module, (x,)))

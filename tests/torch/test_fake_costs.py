@@ -8,7 +8,7 @@ import pytest
 
 from tests.torch.cells import torch
 
-watch: Any = pytest.importorskip("rnncc.frontends.torch.watch")
+watch: Any = pytest.importorskip("rnncc.frontends.torch.watching.reading")
 fakes: Any = pytest.importorskip("torch._subclasses.fake_tensor")
 symbolic: Any = pytest.importorskip("torch.fx.experimental.symbolic_shapes")
 pytestmark = pytest.mark.peers
@@ -73,7 +73,7 @@ def test_unsafe_views_have_the_shapes_of_views() -> None:
 
 
 def test_marks_have_no_shapes_to_compute() -> None:
-    marks: Any = pytest.importorskip("rnncc.frontends.torch.marks")
+    marks: Any = pytest.importorskip("rnncc.frontends.torch.branches.marks")
     before = fakes.FakeTensorMode.cache_bypasses["non-builtin"]
     with fakes.FakeTensorMode(), watch.watching():
         marks.mark(torch.tensor(True), 0)
@@ -97,7 +97,7 @@ class Filling(torch.nn.Module):
 def test_graphs_that_are_not_called_have_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch writes some at each of its steps; it reads the names of arguments of few."""
     exports: Any = pytest.importorskip("rnncc.torch.exports")
-    exported: Any = pytest.importorskip("rnncc.frontends.torch.exported")
+    exported: Any = pytest.importorskip("rnncc.frontends.torch.programs.exported")
     graph_code: Any = pytest.importorskip("rnncc.frontends.torch.graph_code")
     write, written = graph_code._write, list[Any]()
 

@@ -25,7 +25,7 @@ from rnncc.ir import interpreter
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
-reading: Any = pytest.importorskip("rnncc.frontends.torch.files")
+reading: Any = pytest.importorskip("rnncc.frontends.torch.programs.files")
 pytestmark = pytest.mark.peers
 N, T = (torch.export.Dim(name) for name in "NT")
 

@@ -12,7 +12,7 @@ import pytest
 
 import rnncc
 from rnncc import CompileError
-from rnncc.frontends.torch.archive_checks import faults, is_of_sizes
+from rnncc.frontends.torch.programs.archive_checks import faults, is_of_sizes
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")

@@ -335,7 +335,7 @@ def test_cells_see_other_methods(cell: Any, owner: Any, name: str, value: Any) -
 
 def test_methods_are_compared_once_a_call() -> None:
     """However many functions a cell calls, each of which asks for a guard."""
-    watching: Any = importlib.import_module("rnncc.frontends.torch.watch_methods")
+    watching: Any = importlib.import_module("rnncc.frontends.torch.watching.methods")
     added = list[Any]()
     root = types.SimpleNamespace(add_lambda_guard=lambda *guard: added.append(guard))
     methods, guard = watching._Found(), types.SimpleNamespace(user_stack=None)

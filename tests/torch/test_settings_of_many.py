@@ -16,8 +16,8 @@ import pytest
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
-runs: Any = pytest.importorskip("rnncc.torch.runs")
-walk: Any = pytest.importorskip("rnncc.torch.walk")
+runs: Any = pytest.importorskip("rnncc.torch.objects.runs")
+walk: Any = pytest.importorskip("rnncc.torch.objects.walk")
 pytestmark = pytest.mark.peers
 MANY = walk.MOST_FUNCTIONS + 1
 

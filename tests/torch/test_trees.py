@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.torch.cells import torch
 
-trees: Any = pytest.importorskip("rnncc.torch.trees")
+trees: Any = pytest.importorskip("rnncc.torch.objects.trees")
 pytestmark = pytest.mark.peers
 pytree = torch.utils._pytree
 Pair = namedtuple("Pair", "one other")

@@ -18,7 +18,7 @@ from tests.torch.cells import torch
 rt: Any = pytest.importorskip("rnncc.torch")
 tracing: Any = pytest.importorskip("rnncc.torch.tracing")
 supported: Any = pytest.importorskip("rnncc.torch.supported")
-watch: Any = pytest.importorskip("rnncc.frontends.torch.watch")
+watch: Any = pytest.importorskip("rnncc.frontends.torch.watching.reading")
 versions: Any = pytest.importorskip("rnncc.torch.versions")
 pytestmark = pytest.mark.peers
 READINGS = 12

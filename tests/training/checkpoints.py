@@ -13,8 +13,8 @@ from rnncc.driver.compiling import load_library
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.passes.checkpointing.checkpoint import checkpoint
-from rnncc.passes.split_phases import Phases
+from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
+from rnncc.passes.gradients.split_phases import Phases
 from rnncc.stages.reading import import_source
 from rnncc.stages.training import numbered
 from tests.compiling import trained_library, training_of

@@ -15,7 +15,7 @@ import rnncc
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays, arrays_of, random_inputs
 

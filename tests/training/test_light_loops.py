@@ -20,7 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Reduce
 from rnncc.options import Options
-from rnncc.passes.trip_counts import restore_trip_counts
+from rnncc.passes.loops.trip_counts import restore_trip_counts
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
@@ -159,7 +159,7 @@ def test_bits_are_those_of_one_step_after_another(
             seeds = {name: inputs[f"grad:{name}"] for name in wanted}
             grads = model.backward(tape, seeds, pool=pool)
         made.append(outputs | {f"grad:{name}": array for name, array in grads.items()})
-        monkeypatch.setattr("rnncc.codegen.cpu.entries.loop_orders", lambda *_: {})
+        monkeypatch.setattr("rnncc.codegen.cpu.library.entries.loop_orders", lambda *_: {})
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(number)))
     assert_same_bits(made[0], made[1], "place by place")
 

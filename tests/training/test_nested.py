@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.ir.program import Program
-from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.gradients.gradient_program import gradient_program
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.passes.gradients import float_outputs, float_sources

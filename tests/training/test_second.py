@@ -13,8 +13,8 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.gradient_program import gradient_program
 from tests.codegen.guarded import guards
 from tests.training.models import assert_same_bits, run_guarded
 

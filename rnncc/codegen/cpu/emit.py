@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
 from rnncc.codegen.llvm.emit import Body, Emit

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xdsl.ir import Block, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.loop_orders import element_of
-from rnncc.codegen.cpu.one_pass import is_read_in_time, is_scratch
-from rnncc.codegen.cpu.reduce import ReduceCode
-from rnncc.codegen.cpu.shared_rows import ResultIndices, has_few_taps
-from rnncc.codegen.cpu.totals import Totals
+from rnncc.codegen.cpu.orders.loop_orders import element_of
+from rnncc.codegen.cpu.sums.one_pass import is_read_in_time, is_scratch
+from rnncc.codegen.cpu.sums.reduce import ReduceCode
+from rnncc.codegen.cpu.sums.shared_rows import ResultIndices, has_few_taps
+from rnncc.codegen.cpu.sums.totals import Totals
 from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.region import RegionCode

@@ -1,7 +1,7 @@
 """The walk over a kernel program's loops: one function a program, with parts if it is large.
 
 In: a planned kernel program. Out: an LLVM function that takes weights and tables of pointers. The
-exported functions are in `entries.py`.
+exported functions are in `library/entries.py`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from contextlib import contextmanager
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.batch_code import ROW, of_one_row, segments
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.matrix_tiles import matrices_of, with_registers
-from rnncc.codegen.cpu.interchanged import emit_interchanged
 from rnncc.codegen.cpu.kernel import emit_kernel
-from rnncc.codegen.cpu.loop_orders import LoopOrders, element_of
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.moves import emit_gather, emit_reverse, emit_scatter
+from rnncc.codegen.cpu.orders.batch_code import ROW, of_one_row, segments
+from rnncc.codegen.cpu.orders.interchanged import emit_interchanged
+from rnncc.codegen.cpu.orders.loop_orders import LoopOrders, element_of
+from rnncc.codegen.cpu.orders.place_code import PlaceRunCode
+from rnncc.codegen.cpu.orders.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.parts import PART, in_runs, read_in, slots_of
-from rnncc.codegen.cpu.place_code import PlaceRunCode
-from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
-from rnncc.codegen.cpu.stored_terms import StoredTerms
+from rnncc.codegen.cpu.sums.stored_terms import StoredTerms
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import ProgramWalk

@@ -12,11 +12,11 @@ from rnncc.codegen.cpu.finished_sums import emit_finished
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.list_rows import emit_list_rows
-from rnncc.codegen.cpu.loop_orders import element_of
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import PanelCopy, emit_pack
+from rnncc.codegen.cpu.orders.loop_orders import element_of
 from rnncc.codegen.cpu.packed_rows import Buffers
-from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.cpu.sums.reduce import emit_reduce
 from rnncc.codegen.llvm.values import Pointer
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack

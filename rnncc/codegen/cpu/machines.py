@@ -6,12 +6,12 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rnncc.codegen.cpu import measured
-from rnncc.codegen.cpu.core import AMX
-from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.families import Family, family_of, tuned_for
-from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
-from rnncc.codegen.cpu.permitted import permitted
+from rnncc.codegen.cpu.machine import measured
+from rnncc.codegen.cpu.machine.core import AMX
+from rnncc.codegen.cpu.machine.cpus import CPUS
+from rnncc.codegen.cpu.machine.families import Family, family_of, tuned_for
+from rnncc.codegen.cpu.machine.features import BASELINE, features_of_cpu
+from rnncc.codegen.cpu.machine.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.host import Host, host
 from rnncc.errors import CompileError

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.monomials import Monomial, Term

@@ -19,9 +19,9 @@ from math import prod
 from llvmlite import ir
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.cpu.open_sizes import OpenedKernel
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import I1, I64, POINTER, Pointer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.cpu.core import AMX, Core
-from rnncc.codegen.cpu.features import BASELINE
+from rnncc.codegen.cpu.machine.core import AMX, Core
+from rnncc.codegen.cpu.machine.features import BASELINE
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
 from rnncc.platforms import system_of
@@ -52,13 +52,13 @@ class CpuTarget(Core):
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
-        from rnncc.codegen.cpu.entries import (
+        from rnncc.codegen.cpu.library.entries import (
             add_exports,
             emit_module,
             forbid_unwinding,
             prefer_small,
         )
-        from rnncc.codegen.cpu.supported import asking_text, supported_text
+        from rnncc.codegen.cpu.library.supported import asking_text, supported_text
         from rnncc.codegen.llvm import objects
 
         if library.shared and system_of(self.triple) in ("bare", "wasm"):
@@ -91,6 +91,6 @@ class CpuTarget(Core):
         return Code(text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
-        from rnncc.codegen.cpu.host import check_runs_here
+        from rnncc.codegen.cpu.machine.host import check_runs_here
 
         check_runs_here(self)

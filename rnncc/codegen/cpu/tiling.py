@@ -5,7 +5,7 @@ The lowering asks for the memory, the code generator for the rest.
 
 from __future__ import annotations
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.records import record
 
 DEPTH = 128

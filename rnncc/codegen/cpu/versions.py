@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.entries import (
+from rnncc.codegen.cpu.library.entries import (
     add_metadata,
     declare_weights,
     emit_module,
     keep_inside,
     text_constant,
 )
-from rnncc.codegen.cpu.features import BASELINE
-from rnncc.codegen.cpu.supported import asking_text, supported_text
+from rnncc.codegen.cpu.library.supported import asking_text, supported_text
+from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.machine.features import BASELINE
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.values import I32, POINTER, Value, declared

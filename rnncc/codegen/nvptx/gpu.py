@@ -8,7 +8,7 @@ from typing import Self
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.nvptx.limits import parts_room, room_bytes
 from rnncc.codegen.nvptx.primitives import Primitives
 from rnncc.codegen.nvptx.ptx import DeviceMachine

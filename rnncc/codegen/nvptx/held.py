@@ -1,4 +1,4 @@
-"""Shared by loops whose products keep their weights on the chip: see `stationary` and `tensor`."""
+"""Shared by loops whose products keep weights on the chip: `stationary` and `tensor_cores`."""
 
 from __future__ import annotations
 

@@ -9,14 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import ProgramWalk
-from rnncc.codegen.nvptx import (
-    bulk,
-    contract,
-    rounding,
-    tensor_bulk,
-    tensor_contract,
-    tensor_stream,
-)
+from rnncc.codegen.nvptx import bulk, contract, rounding
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
@@ -32,10 +25,13 @@ from rnncc.codegen.nvptx.moves import (
     emit_reverse,
     emit_scatter,
 )
-from rnncc.codegen.nvptx.own_points import OwnPoints
 from rnncc.codegen.nvptx.reduce import emit_reduce, shared_bytes
-from rnncc.codegen.nvptx.stationary import Stationary
-from rnncc.codegen.nvptx.tensor import TensorLoop
+from rnncc.codegen.nvptx.stationary.loop import Stationary
+from rnncc.codegen.nvptx.stationary.own_points import OwnPoints
+from rnncc.codegen.nvptx.tensor_cores import bulk as tensor_bulk
+from rnncc.codegen.nvptx.tensor_cores import contract as tensor_contract
+from rnncc.codegen.nvptx.tensor_cores import stream as tensor_stream
+from rnncc.codegen.nvptx.tensor_cores.loop import TensorLoop
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter

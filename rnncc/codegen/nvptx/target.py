@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.cpu import features
+from rnncc.codegen.cpu.machine import features
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.nvptx.gpu import TENSOR, PtxGpu
 from rnncc.codegen.nvptx.ptx import BASELINE, ChipImage, DeviceMachine, assembled, ptx_of
@@ -54,7 +54,7 @@ class NvptxTarget(PtxGpu):
         """LLVM IR of the kernels; then their images and the host's functions as one object."""
         from rnncc.codegen.llvm import objects
         from rnncc.codegen.nvptx.device import emit_device
-        from rnncc.codegen.nvptx.host import write_host
+        from rnncc.codegen.nvptx.host.entries import write_host
 
         device = emit_device(library, self)
         old = [chip for chip in self.chips if int(chip.strip("sm_af")) < int(WITH_TENSORS[3:])]
@@ -79,7 +79,7 @@ class NvptxTarget(PtxGpu):
         return Code(device.text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
-        from rnncc.codegen.cpu.host import check_runs_here
+        from rnncc.codegen.cpu.machine.host import check_runs_here
 
         check_runs_here(self.host)
 

@@ -16,7 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import FLOATS, dims_of
 from rnncc.netdef import Arguments
-from rnncc.passes.vjp_of_region import ops_between, vjp_of_region
+from rnncc.passes.gradients.vjp_of_region import ops_between, vjp_of_region
 
 _ADDED = ("no_bias",)
 """Arguments that Caffe2's gradient makers add."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
+from rnncc.frontends.onnx.formulas.sizes import Undecided, decide, divide, smaller
 from rnncc.frontends.onnx.node import INTEGERS
-from rnncc.frontends.onnx.sizes import Undecided, decide, divide, smaller
 from rnncc.frontends.onnx.values import EXACT, NoFormula, Value, as_objects
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger

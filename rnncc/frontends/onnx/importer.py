@@ -11,10 +11,12 @@ from xdsl.ir import SSAValue
 
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted_ops.pairs import build_counted
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.formulas.learning import MOST_LEARNT, Known, learning
 from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
-from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
 from rnncc.frontends.onnx.lists import (
     Names,
     Nothing,
@@ -25,8 +27,6 @@ from rnncc.frontends.onnx.lists import (
 )
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import FLOATS
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS

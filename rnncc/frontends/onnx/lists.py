@@ -12,8 +12,8 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from rnncc.errors import Location
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -11,8 +11,8 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.formulas.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.functions import FunctionKey, inlined
-from rnncc.frontends.onnx.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.reading import Tensors
 from rnncc.frontends.onnx.texts import Vocabulary
 from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies

@@ -10,8 +10,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.attributes import Attributes
-from rnncc.frontends.onnx.elements import elements_of
 from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.formulas.elements import elements_of
 from rnncc.frontends.onnx.signature import (
     TEXT,
     Signature,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.formulas import sizes
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
 from rnncc.ir.dims import MOST_DIVISOR, Dim

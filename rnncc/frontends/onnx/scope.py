@@ -13,19 +13,19 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, InternalError, Location, SizeError
+from rnncc.frontends.onnx.counted.rows import READERS, Crossed, Partial
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.functions import (
     arguments_of,
     definition_of,
     own_function,
     standard_form,
 )
-from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.opset6 import read_as_7
 from rnncc.frontends.onnx.order import in_order
-from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
 from rnncc.frontends.onnx.reading import MAX_NODES, opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.texts import may_fold

@@ -27,10 +27,10 @@ from rnncc.frontends.onnx.conditions import (
     formula_of,
     iterations,
 )
+from rnncc.frontends.onnx.formulas.sizes import Undecided
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
-from rnncc.frontends.onnx.sizes import Undecided
 from rnncc.frontends.onnx.values import Value, is_step, size_value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -24,8 +24,8 @@ from torch._ops import OpOverload
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from rnncc.frontends.torch.known_constants import forget_written, note_mark
-from rnncc.frontends.torch.marks import MARK
+from rnncc.frontends.torch.branches.marks import MARK
+from rnncc.frontends.torch.numbers.known_constants import forget_written, note_mark
 from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.readings import readings
 

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import GRAD, graphs_of
 from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.recurrent_op import recurrent_kind
+from rnncc.frontends.torch.own_operators.recurrent_op import recurrent_kind
 
 _DETACHED = "rnncc_detached"
 _RECURRENT: Any = torch.ops.rnncc.recurrent.default

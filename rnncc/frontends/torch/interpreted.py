@@ -9,11 +9,11 @@ import torch
 from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Interpreter
 
+from rnncc.frontends.torch.branches.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.decompositions import FUNCTIONS
-from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.mark_places import BRANCH_END, WAY_IF_FALSE, WAY_IF_TRUE
-from rnncc.frontends.torch.marks import choose, mark, mark_loop
-from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
+from rnncc.frontends.torch.own_operators.function_op import with_graphs
+from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.unrolled.view import parts_of
 
 
@@ -60,7 +60,7 @@ class Whole(Interpreter):
 
 def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
     """Both ways of `torch.cond`, which would be traced several times, each within another more.
-    Numbers that they give are the same (`merged.py`)."""
+    Numbers that they give are the same (`branches/merged.py`)."""
     ways, flag = list[Any](), flag.reshape(())
     mark(flag, WAY_IF_TRUE)
     for part, behind in (one, WAY_IF_FALSE), (other, BRANCH_END):

@@ -12,8 +12,8 @@ from torch.fx import GraphModule, Node
 
 from rnncc.frontends.torch.graphs import graphs_of, is_transform
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.own_operators.recurrent_op import CELLS
 from rnncc.frontends.torch.readings import refuse
-from rnncc.frontends.torch.recurrent_op import CELLS
 
 
 def call_instead(module: GraphModule) -> None:

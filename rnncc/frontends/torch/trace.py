@@ -18,14 +18,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.branches.merged import refuse_different_numbers
+from rnncc.frontends.torch.branches.regions import settle_branches
 from rnncc.frontends.torch.decompositions import decompositions
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
-from rnncc.frontends.torch.known_constants import known_by_fakes_alone
 from rnncc.frontends.torch.logs import logged_errors
-from rnncc.frontends.torch.merged import refuse_different_numbers
 from rnncc.frontends.torch.node_context import (
     BRANCH,
     BY_SCAN,
@@ -35,11 +35,11 @@ from rnncc.frontends.torch.node_context import (
     line_of,
     location,
 )
+from rnncc.frontends.torch.numbers.known_constants import known_by_fakes_alone
 from rnncc.frontends.torch.prepared import call_instead, refuse_forgotten
-from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
-from rnncc.frontends.torch.watch import watching
+from rnncc.frontends.torch.watching.reading import watching
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
 

@@ -6,5 +6,5 @@ of the loop, as functions (`ways.py`, from pieces of `syntax.py`; `assignments.p
 variables these hand on). `jumps.py` takes `break`, `continue` and `return` out of loops,
 `counted.py` finds numbers that change, `filled.py` what makes tensors of them. The new code calls
 `run.py` and `loops.py`. What that leaves in a graph becomes `torch.cond` and `torch.while_loop`
-(`rnncc.frontends.torch.regions`).
+(`rnncc.frontends.torch.branches.regions`).
 """

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rnncc.frontends.torch.readings import location, refuse
-from rnncc.frontends.torch.watch_regions import disagree
+from rnncc.frontends.torch.watching.regions import disagree
 
 Branch = Callable[[torch.Tensor, Callable[[], Any], Callable[[], Any]], Any]
 

@@ -3,7 +3,7 @@
 
 Both ways of a branch may leave the same number somewhere, such as a count of calls.
 
-Where TorchDynamo reads the part, it sees to that itself (`watch_regions.alone`).
+Where TorchDynamo reads the part, it sees to that itself (`watching.regions.alone`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from rnncc.frontends.torch.watch_regions import refuse_effect
-from rnncc.torch.kept import Holdings, StatePlace, put
+from rnncc.frontends.torch.watching.regions import refuse_effect
+from rnncc.torch.objects.kept import Holdings, StatePlace, put
 
 Numbers = list[tuple[StatePlace, int | float]]
 """Where a way of a branch has left numbers, and which."""

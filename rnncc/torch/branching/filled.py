@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from rnncc.frontends.torch.fills import FILLS
+from rnncc.frontends.torch.numbers.fills import FILLS
 from rnncc.torch.branching.syntax import called, like
 from rnncc.torch.branching.values import OF_NUMBERS, is_tensor
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import forgotten, mark_loop, unknown
-from rnncc.frontends.torch.watch_regions import alone
+from rnncc.frontends.torch.branches.marks import forgotten, mark_loop, unknown
+from rnncc.frontends.torch.watching.regions import alone
 from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
 

@@ -25,9 +25,9 @@ from rnncc.frontends.torch.readings import is_users, readings
 from rnncc.records import record
 from rnncc.torch.branching.rewriting import Asked, codes_in, with_branches
 from rnncc.torch.branching.syntax import OWN, Unwritable
-from rnncc.torch.kept import what_is_within
-from rnncc.torch.places import is_plain
-from rnncc.torch.walk import is_users_class
+from rnncc.torch.objects.kept import what_is_within
+from rnncc.torch.objects.places import is_plain
+from rnncc.torch.objects.walk import is_users_class
 
 _MOST_OBJECTS = 100_000
 """That are looked through for a function."""

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.branches.marks import choose, forgotten, mark
 from rnncc.frontends.torch.mark_places import BRANCH_END, WAY_IF_FALSE, WAY_IF_TRUE
-from rnncc.frontends.torch.marks import choose, forgotten, mark
 from rnncc.frontends.torch.readings import readings
-from rnncc.frontends.torch.watch_regions import alone, disagree
+from rnncc.frontends.torch.watching.regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
 from rnncc.torch.branching.effects import Numbers, held_by, leave_numbers, numbers_left
 from rnncc.torch.branching.filled import filled, typed  # noqa: F401
@@ -32,7 +32,7 @@ from rnncc.torch.branching.values import (
     is_open,
     is_tensor,
 )
-from rnncc.torch.places import is_alike
+from rnncc.torch.objects.places import is_alike
 
 Way = Callable[..., tuple[Any, ...]]
 _KINDS = {"float": float, "int": int, "bool": bool}

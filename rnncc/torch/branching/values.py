@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.torch.known_values import is_known
+from rnncc.torch.objects.known_values import is_known
 
 OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 

@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.device import DeviceCode, DeviceKernel
-from rnncc.codegen.nvptx.host import write_host
+from rnncc.codegen.nvptx.host.entries import write_host
 from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.driver import compiling
 from rnncc.ir.dims import Dim

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.nvptx.host import needed_inputs, write_host
+from rnncc.codegen.nvptx.host.entries import needed_inputs, write_host
 from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.entry_steps import Call, EntryPoint

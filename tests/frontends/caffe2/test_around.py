@@ -10,7 +10,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.netdef import NetDef, OperatorDef
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.frontends.caffe2.nets import net, op, recurrent
 
 SHAPES = {"x": "T,N,3", "h0": "1,N,3", "b": "3"}

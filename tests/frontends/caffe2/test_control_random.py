@@ -9,7 +9,7 @@ import pytest
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.frontends.caffe2.control_reference import RandomNet, execute
 from tests.golden import Arrays
 

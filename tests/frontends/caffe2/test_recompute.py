@@ -12,8 +12,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.rewriting import scans_of
 from rnncc.netdef import NetDef, load
 from rnncc.options import Options
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.rematerialise import AllSteps, rematerialise
+from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.rematerialise import AllSteps, rematerialise
 from tests.compiling import training_of
 from tests.frontends.caffe2.train import TRAIN
 from tests.frontends.caffe2.training_nets import forward, training_net

@@ -357,7 +357,9 @@ def test_what_differs_in_several_axes_is_learnt_at_once(monkeypatch: pytest.Monk
         node("Add", "b d", "y"),
     ]
     made = over(nodes, {"x": [1, 1, "H", "W"]}, scales=np.array([1, 1, 2, 2], np.float32))
-    monkeypatch.setattr("rnncc.frontends.onnx.learning.MOST_LEARNT", 2)  # once, then as learnt
+    monkeypatch.setattr(
+        "rnncc.frontends.onnx.formulas.learning.MOST_LEARNT", 2
+    )  # once, then as learnt
     x = drawn(1, 1, 16, 24)
     assert interpreted(made, {"x": x})["y"].shape == (1, 1, 4, 6)
 

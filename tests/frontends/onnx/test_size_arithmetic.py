@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.formulas.sizes import divide
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.sizes import divide
 from rnncc.ir.bounds import bounds_of, check_bounds
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run

@@ -13,7 +13,7 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of
-from rnncc.passes.differentiate import differentiate
+from rnncc.passes.gradients.differentiate import differentiate
 from tests.frontends.onnx.models import (
     assert_close,
     body,

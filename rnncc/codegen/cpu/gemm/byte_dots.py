@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.codegen.llvm.values import I8, I32, Value, declared
 from rnncc.codegen.llvm.vector import Splat
 from rnncc.kern.packing import OFFSET

@@ -5,7 +5,7 @@ The lowering asks for the memory, the code generator for the rest.
 
 from __future__ import annotations
 
-from rnncc.codegen.cpu.core import TILE_WORDS, Core
+from rnncc.codegen.cpu.machine.core import TILE_WORDS, Core
 from rnncc.kern.packing import GROUP, WORD
 from rnncc.records import record
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import TILE_WORDS, Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
 from rnncc.codegen.cpu.gemm.packed_words import PackedWords
+from rnncc.codegen.cpu.machine.core import TILE_WORDS, Core
 from rnncc.codegen.llvm.values import I8, I64, POINTER, VOID, Pointer, Value, declared
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim

@@ -9,11 +9,11 @@ from math import prod
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.core import TILE_WORDS
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, ConvertedRows
 from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles, last_words
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
+from rnncc.codegen.cpu.machine.core import TILE_WORDS
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import WORD

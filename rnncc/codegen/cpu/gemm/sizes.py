@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
 from rnncc.records import record

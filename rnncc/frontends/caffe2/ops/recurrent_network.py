@@ -22,7 +22,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
-from rnncc.passes.vjp_of_region import ops_between
+from rnncc.passes.gradients.vjp_of_region import ops_between
 
 RECOMPUTE = "recompute_blobs_on_backward"
 

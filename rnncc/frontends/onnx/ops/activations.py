@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.formulas import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import folded as folded_pairs
 from rnncc.frontends.onnx.ops.elementwise import folded_sizes, of_floats

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted.rows import first_rows
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.indexing import reversed_along
-from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.values import Dims, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.formulas import sizes
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.values import EXACT, NEAR, Array, as_objects, varies
 from rnncc.ir.builder import Builder

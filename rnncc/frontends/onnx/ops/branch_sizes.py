@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.offsets import formula_of
+from rnncc.frontends.onnx.formulas.offsets import formula_of
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast

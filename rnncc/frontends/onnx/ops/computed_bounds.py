@@ -6,10 +6,10 @@ from typing import TypeGuard
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.learning import Fork, Learnt
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
+from rnncc.frontends.onnx.formulas.offsets import distance
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import distance
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import NEAR, Value, is_step, varies
 from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural, larger, smaller

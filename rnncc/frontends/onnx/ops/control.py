@@ -10,14 +10,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.captures import Captures
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.learning import Fork, Learnt
+from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import aligned
 from rnncc.frontends.onnx.ops.branch_sizes import Choice, choice_of, of_one_shape
 from rnncc.frontends.onnx.ops.indexing import reversed_along
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.attributes import get_dim

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.counted_shapes import narrowed
+from rnncc.frontends.onnx.counted.shapes import narrowed
+from rnncc.frontends.onnx.formulas import sizes
 from rnncc.frontends.onnx.functions import KINDS
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rnncc.frontends.onnx.counted.rows import Partial, first_rows
 from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.formulas.offsets import parted
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import results_of, tensors_in
 from rnncc.frontends.onnx.ops.loop_body import (
@@ -20,7 +21,6 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
-from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.trips import given_count, is_endless
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted_shapes import known_part
+from rnncc.frontends.onnx.counted.shapes import known_part
+from rnncc.frontends.onnx.formulas.sizes import Undecided, decide
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
-from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import LARGEST, Array, Value, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural

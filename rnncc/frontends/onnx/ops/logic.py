@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.counted_shapes import chosen, compared
+from rnncc.frontends.onnx.counted.shapes import chosen, compared
+from rnncc.frontends.onnx.formulas import sizes
 from rnncc.frontends.onnx.node import COMPUTED, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import folded
 from rnncc.frontends.onnx.values import Array, Value, as_objects

@@ -9,7 +9,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.decided import where_equal
+from rnncc.frontends.onnx.counted.decided import where_equal
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
@@ -30,7 +31,6 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import trips_of
 from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.dims import Dim

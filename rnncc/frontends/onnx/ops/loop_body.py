@@ -10,11 +10,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.captures import names_read
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.lists import StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.appending import Appended, appended_by
 from rnncc.frontends.onnx.ops.control import captures_of
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted_ranges import counted_range
-from rnncc.frontends.onnx.decided import decided_sizes, settled
+from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
+from rnncc.frontends.onnx.counted.ranges import counted_range
+from rnncc.frontends.onnx.formulas.offsets import distance
+from rnncc.frontends.onnx.formulas.sizes import may_be_natural
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.ops.arithmetic import Binary
-from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product

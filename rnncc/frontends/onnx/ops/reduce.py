@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted_shapes import multiplied_sizes
+from rnncc.frontends.onnx.counted.shapes import multiplied_sizes
+from rnncc.frontends.onnx.formulas.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, NUMBERS, FoldOne, Node, OnnxOperator
-from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.decided import one_number
+from rnncc.frontends.onnx.counted.decided import one_number
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import smaller

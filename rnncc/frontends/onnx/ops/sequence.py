@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import joined_rows, within_most
-from rnncc.frontends.onnx.decided import one_number
+from rnncc.frontends.onnx.counted.counts import joined_rows, within_most
+from rnncc.frontends.onnx.counted.decided import one_number
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.lists import (
     MAX_LISTED,
     SplitAxis,
@@ -22,7 +23,6 @@ from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.ops.slicing import moving_part, part_at
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural

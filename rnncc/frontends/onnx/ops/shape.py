@@ -9,11 +9,11 @@ from math import gcd, prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import counted_shape, repeated
-from rnncc.frontends.onnx.decided import count_decided, decided_sizes, is_undecided, settled
+from rnncc.frontends.onnx.counted.counts import counted_shape, repeated
+from rnncc.frontends.onnx.counted.decided import count_decided, decided_sizes, is_undecided, settled
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.formulas.sizes import may_equal
 from rnncc.frontends.onnx.node import Node, OnnxOperator
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import MOST_DIVISOR, Dim, Excess, product
 from rnncc.ir.types import dims_of, shape_text

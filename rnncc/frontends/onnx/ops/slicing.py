@@ -10,8 +10,9 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.counted_shapes import known_part
-from rnncc.frontends.onnx.decided import decided_already, is_undecided, where_equal
+from rnncc.frontends.onnx.counted.decided import decided_already, is_undecided, where_equal
+from rnncc.frontends.onnx.counted.rows import crossed
+from rnncc.frontends.onnx.counted.shapes import known_part
 from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
@@ -29,7 +30,6 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     sign_of,
     span_of,
 )
-from rnncc.frontends.onnx.partial import crossed
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import counted_shape
-from rnncc.frontends.onnx.decided import decided_sizes, settled
+from rnncc.frontends.onnx.counted.counts import counted_shape
+from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.texts import texts_of
 from rnncc.frontends.onnx.values import Value, name_of
 

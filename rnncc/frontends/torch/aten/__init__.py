@@ -6,7 +6,6 @@ key is an operator's name, or NAME.OVERLOAD where overloads differ.
 
 from __future__ import annotations
 
-from rnncc.frontends.torch import constant_op, scalar_op
 from rnncc.frontends.torch.aten import (
     activations,
     comparisons,
@@ -28,6 +27,7 @@ from rnncc.frontends.torch.aten import (
     sources,
 )
 from rnncc.frontends.torch.node_context import Table
+from rnncc.frontends.torch.own_operators import constant_op, scalar_op
 
 OPERATORS: Table = {
     **elementwise.OPERATORS,

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.torch.aten.random import dropped
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value
-from rnncc.frontends.torch.recurrent_op import KINDS
+from rnncc.frontends.torch.own_operators.recurrent_op import KINDS
 from rnncc.ir.builder import Builder
 from rnncc.nn.axes import row
 from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases

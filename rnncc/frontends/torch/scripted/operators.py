@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rnncc.frontends.torch.recurrent_op import KINDS
+from rnncc.frontends.torch.own_operators.recurrent_op import KINDS
 
 PYTHON = {
     "add": "({} + {})",

@@ -12,8 +12,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.graphs import fake_mode
+from rnncc.frontends.torch.own_operators.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.unrolled.growing import JOINS
 from rnncc.frontends.torch.unrolled.places import END, Sweep, TensorPart, read_of, sweep_of
 from rnncc.frontends.torch.unrolled.view import (

@@ -1,0 +1,1 @@
+"""The functions that a library exports, and what they check."""

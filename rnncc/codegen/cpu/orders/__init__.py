@@ -1,0 +1,1 @@
+"""Loops and kernels in another order than the program's, and passes that kernels share."""

@@ -1,0 +1,1 @@
+"""`kern.reduce`: the orders in which terms are read and added."""

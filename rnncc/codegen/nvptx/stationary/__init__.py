@@ -1,0 +1,1 @@
+"""Products whose weights stay in shared memory while a loop runs."""

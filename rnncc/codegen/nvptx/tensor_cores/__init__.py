@@ -1,0 +1,1 @@
+"""Products by tensor cores: of many rows, and of loops whose weights stay in registers."""

@@ -1,0 +1,1 @@
+"""Operators on tensors of which the run decides how many rows count."""

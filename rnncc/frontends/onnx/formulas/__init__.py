@@ -1,0 +1,1 @@
+"""Sizes that may be formulas: arithmetic with them, and what operators say of them."""

@@ -1,0 +1,1 @@
+"""Numbers that code takes out of tensors or makes of sizes, as values of a graph."""

@@ -1,0 +1,1 @@
+"""Operators of our own in PyTorch's graphs: what PyTorch would take apart, or has none for."""

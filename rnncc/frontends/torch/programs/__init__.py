@@ -1,0 +1,1 @@
+"""Programs of `torch.export`, and files of them, as nets."""

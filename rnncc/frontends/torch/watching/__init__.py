@@ -1,0 +1,1 @@
+"""What PyTorch is made to notice, and to refuse, while it reads users' code as a graph."""

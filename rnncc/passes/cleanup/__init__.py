@@ -1,0 +1,1 @@
+"""A net in its smallest equal form: what is dead, equal, constant or simpler otherwise."""

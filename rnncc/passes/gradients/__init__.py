@@ -1,0 +1,1 @@
+"""Differentiation, and the two halves of training with the tape between them."""

@@ -1,0 +1,1 @@
+"""The order of axes in which tensors lie."""
