@@ -9,6 +9,7 @@ from rnncc.records import record
 
 LINE = 64
 """Bytes of a line of the cache, of most machines."""
+LINE_FLOATS = LINE // 4
 PAGE = 4096
 """Bytes whose addresses a processor translates at once, and that it does not prefetch beyond."""
 

@@ -13,13 +13,13 @@ from rnncc_runtime.sizes import Size, parse_largest
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.errors import CompileError
 from rnncc.formats import ELF
+from rnncc.packaging.texts import GROUPS
 from rnncc.sizes import TYPICAL, TYPICAL_OTHER, parse_sizes
 from rnncc.sources import NetFile, head
 
 Report = dict[str, Any]
 
 BLOCKS = ("workspace", "state", "tape", "weights")
-GROUPS = ("inputs", "outputs", "parameters")
 
 
 def library_in(source: NetFile) -> Path | None:

@@ -365,3 +365,6 @@ def _factor(factor: str | ParsedQuotient | ParsedExcess) -> Dim:
             return _sum(inner).excess()
         case str():
             return Dim([((factor,), 1)])
+
+
+ZERO, ONE = Dim.of(0), Dim.of(1)

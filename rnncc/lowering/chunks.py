@@ -9,7 +9,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.naming import state_name
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
@@ -18,7 +18,7 @@ from rnncc.ir.types import dims_of, dtype_of
 from rnncc.kern import dialect as kern
 from rnncc.lowering.anchors import is_lazy
 from rnncc.lowering.items import Item
-from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
+from rnncc.lowering.maps import Placed, base_of, strip_units
 
 if TYPE_CHECKING:
     from rnncc.lowering.walk import Lowering

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.active_rows import ActiveRows, chosen_by, one_leads, rows_lead, wide_axes
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.types import dims_of
@@ -21,7 +21,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.active_rows import ListedRows
 from rnncc.lowering.active_rows import Ahead, list_of
 from rnncc.lowering.items import Group, Item
-from rnncc.lowering.maps import ZERO, Placed, aligned, identity
+from rnncc.lowering.maps import Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
 from rnncc.lowering.window_rows import left_operand
 from rnncc.records import record

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint
 from rnncc.ir.active_rows import row_masks
 from rnncc.ir.attributes import dim_attr
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.naming import state_name
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
@@ -28,7 +28,7 @@ from rnncc.kern.moves import ContinuedSum
 from rnncc.lowering import compute
 from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.items import Group, Item
-from rnncc.lowering.maps import ZERO, Placed, copying, strip_units
+from rnncc.lowering.maps import Placed, copying, strip_units
 from rnncc.lowering.rows import distance, set_apart
 from rnncc.sizes import TIME
 

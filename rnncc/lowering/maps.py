@@ -8,7 +8,7 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.attributes import get_dim, get_ints
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.ir.ops.base import View
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
@@ -17,8 +17,6 @@ from rnncc.ir.types import dims_of, tensor
 from rnncc.kern.access import Access, buffer_dtype, dense
 from rnncc.kern.kernels import Map
 from rnncc.records import record
-
-ZERO = Dim.of(0)
 
 
 @record

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.indexing import Gather, Scatter
 from rnncc.ir.ops.shape import Concat, ReverseSegments
 from rnncc.ir.types import dims_of
 from rnncc.kern import moves
-from rnncc.lowering.maps import ZERO, Placed
+from rnncc.lowering.maps import Placed
 
 if TYPE_CHECKING:
     from rnncc.lowering.walk import Lowering

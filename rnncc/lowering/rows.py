@@ -10,13 +10,13 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir.attributes import get_ints
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Shift, Transpose
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.kern import dialect as kern
 from rnncc.kern.access import Access, dense
-from rnncc.lowering.maps import ZERO, Placed, copying
+from rnncc.lowering.maps import Placed, copying
 from rnncc.platforms import LINE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
@@ -22,7 +22,7 @@ from rnncc.kern import kernels
 from rnncc.kern.access import FAR, Access, are_near
 from rnncc.kern.access import dense as row_major
 from rnncc.lowering.compute import active_rows
-from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, is_view, merged
+from rnncc.lowering.maps import AxisIndex, Placed, identity, is_view, merged
 
 if TYPE_CHECKING:
     from rnncc.lowering.walk import Lowering

@@ -15,6 +15,8 @@ from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import channels_first, channels_last, convolution, with_bias
 from rnncc.nn.windows import Window, windowed
 
+MAX_TAPS = 1024
+"""Along an axis: one shifted tensor is added up a tap, and compile time grows with them."""
 VECTOR = 16
 """Units of a phase from which on a product of its own gains more than laying windows over each
 other costs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ONE, Dim
 from rnncc.ir.size_proofs import at_most
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import For
@@ -13,8 +13,6 @@ from rnncc.records import record
 
 Axis = tuple[Dim, Dim]
 """Size and stride."""
-
-ONE = Dim.of(1)
 
 
 @record

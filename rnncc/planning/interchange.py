@@ -16,7 +16,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For, Func, Row, ShiftedRow
@@ -30,8 +30,6 @@ FEW = 32
 """Elements of short axes that a place of the frame may have."""
 WIDE = 16
 """Places of one sequence that fill a vector, of the widest ones."""
-
-ZERO = Dim.of(0)
 
 
 @record(eq=False)

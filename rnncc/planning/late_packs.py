@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from xdsl.ir import Operation
 
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ONE, Dim
 from rnncc.ir.types import FLOATS
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For
@@ -22,7 +22,6 @@ from rnncc.kern.moves import Pack
 from rnncc.sizes import TIME
 
 Sizes = frozenset[Dim]
-ONE = Dim.of(1)
 
 
 def late_packs(library: Library) -> dict[Gemm, Pack]:

@@ -18,7 +18,7 @@ from enum import IntEnum
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import Access
@@ -36,8 +36,6 @@ MOST_WIDTH = 4096
 
 MOST_PENDING = 64
 """Kernels of a group without a wait of all: each is compared with those before it."""
-
-ZERO = Dim.of(0)
 
 
 class Wait(IntEnum):

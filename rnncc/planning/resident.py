@@ -32,8 +32,6 @@ more, threads had better share what one place does."""
 MOST_LOCAL = 1 << 10
 """Elements of a place that a thread keeps for itself."""
 
-ZERO = Dim.of(0)
-
 
 @record(eq=False)
 class ResidentKernel(FramedKernel):

@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ONE, Dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm, Map
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.footprint import ONE, Footprint
+from rnncc.planning.footprint import Footprint
 from rnncc.planning.uses import Timeline, Use, timeline
 
 

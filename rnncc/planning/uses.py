@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.attributes import get_dim, get_dims
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import ZERO, Dim, product
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
@@ -24,8 +24,6 @@ from rnncc.records import record
 
 Targets = dict[Buffer, Dim | None]
 """The buffers that a value may stand for, each with the offset into it where that is known."""
-
-ZERO = Dim.of(0)
 
 
 @record

@@ -27,8 +27,9 @@ from torch.export.exported_program import _get_shape_env
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.sym_node import SymNode
 
+from rnncc.frontends.torch.node_context import PYTORCH
 from rnncc.frontends.torch.patches import ThreadStack
-from rnncc.frontends.torch.readings import PYTORCH, is_users
+from rnncc.frontends.torch.readings import is_users
 
 _ASKING = (PYTORCH + "__init__.py", PYTORCH + "fx/experimental/")
 """Where the code lies by which a size is asked, whoever asks."""

@@ -40,12 +40,16 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-def check_format(metadata: Mapping[str, Any]) -> None:
-    """Raise `LoadError` for metadata of another format, `TypeError` for anything but a mapping."""
+def check_format(metadata: Mapping[str, Any], whose: str = "") -> None:
+    """Raise `LoadError` for metadata of another format, `TypeError` for anything but a mapping.
+
+    Args:
+        whose: what the message begins with, such as a file and a colon.
+    """
     if not hasattr(metadata, "get"):
         raise TypeError(f"metadata is of type {type(metadata).__name__}, expected a mapping")
     if metadata.get("format") != FORMAT:
-        raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
+        raise LoadError(f"{whose}metadata of format {metadata.get('format')!r}, expected {FORMAT}")
 
 
 class Compiled:

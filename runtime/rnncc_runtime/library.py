@@ -12,6 +12,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from rnncc_runtime.compiled import check_format
 from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
@@ -148,6 +149,7 @@ def _loaded(
     stamp = _stamp(file)
     library = _open(file)
     described = _read(shown, _metadata(shown, library, name))
+    check_format(described, f"{shown}: ")
     _check_cpu(shown, library, name, described)
     try:
         functions = {

@@ -6,6 +6,8 @@ import gc
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,20 @@ from rnncc_runtime import LoadError, Model, Stream, describe, load
 
 import rnncc
 from rnncc.packaging.elf import Elf
+
+_LOAD_ALL = """
+import sys
+import numpy as np
+from rnncc_runtime import LoadError, load
+for path in sys.argv[1:]:
+    try:
+        model = load(path)
+        model.run({name: np.ones((2, 2), np.float32) for name in model.inputs})
+        print("loaded")
+    except LoadError as error:
+        print(error)
+"""
+"""Loads and calls libraries, and says of each what came of it."""
 
 
 @pytest.mark.parametrize("part", [0.01, 0.1, 0.3, 0.5, 0.9])
@@ -28,6 +44,33 @@ def test_a_library_that_is_cut_off(part: float, twice_library: Path, tmp_path: P
         load(path)
     path.write_bytes(whole)
     assert load(path).name == "twice"
+
+
+def test_a_library_with_holes(twice_library: Path, tmp_path: Path) -> None:
+    """A block that never came to the disk is zeros; the loader, or a call, would crash."""
+    whole, size = twice_library.read_bytes(), 4096
+    paths = list[Path]()
+    for start in range(0, len(whole), size):
+        paths.append(tmp_path / f"{start}" / "libtwice.so")
+        paths[-1].parent.mkdir()
+        stop = min(start + size, len(whole))
+        paths[-1].write_bytes(whole[:start] + bytes(stop - start) + whole[stop:])
+    process = subprocess.run(
+        [sys.executable, "-c", _LOAD_ALL, *map(str, paths)], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    errors = process.stdout.splitlines()
+    code = {s.offset // size for s in Elf(whole).sections if s.flags & 4 or s.kind == 6}
+    for number in code:
+        assert "is damaged: zeros from byte" in errors[number] or number == 0
+    assert "is damaged" in errors[-1]  # the table of sections
+
+
+def test_a_library_whose_metadata_has_another_format(twice_library: Path, tmp_path: Path) -> None:
+    path = tmp_path / "libtwice.so"
+    path.write_bytes(twice_library.read_bytes().replace(b'{"format": 2', b'{"format": 1'))
+    with pytest.raises(LoadError, match=rf"^{path}: metadata of format 1, expected 2$"):
+        load(path)
 
 
 def test_a_library_without_its_functions(twice_library: Path, tmp_path: Path) -> None:

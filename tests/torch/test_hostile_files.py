@@ -197,6 +197,27 @@ def test_a_damaged_call(members: dict[str, bytes]) -> None:
         rnncc.compile(archive(members, graph=json.dumps(graph)))
 
 
+def test_what_cannot_be_run_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """PyTorch logs its own error, with a traceback, before it raises it."""
+
+    class Repeated(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x.repeat(1, 2)
+            y += 1
+            return y
+
+    held = io.BytesIO()
+    torch.export.save(torch.export.export(Repeated(), (torch.zeros(5, 3),)), held)
+    with zipfile.ZipFile(held) as file:
+        parts = {e.filename.partition("/")[2]: file.read(e) for e in file.infolist()}
+    graph = json.loads(parts[GRAPH])
+    [node] = (n for n in graph["graph_module"]["graph"]["nodes"] if "repeat" in n["target"])
+    node["inputs"][1]["arg"]["as_ints"][1] = -2
+    with pytest.raises(CompileError, match="Repeats cannot be negative"):
+        rnncc.compile(archive(parts, graph=json.dumps(graph)))
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 @pytest.mark.parametrize("damage", [{"guards_code": 3}, {"module_call_graph": []}])
 def test_what_says_how_a_module_is_called_is_damaged(
     damage: dict[str, Any], members: dict[str, bytes]

@@ -33,6 +33,14 @@ OPERATORS: dict[str, Operator] = {
         x[:, :, 1], w[:4, :, 1], stride=2, dilation=2
     ),
     "transposed, groups": lambda x, w: F.conv_transpose2d(x, w[:4, :3], groups=2, padding=1),
+    "many groups": lambda x, w: F.conv1d(
+        x.reshape(1, 84, 4).repeat(1, 15, 1)[:, :1200],
+        w[0, :2, 0, :2].expand(1200, 2, 2),
+        groups=600,
+    ),
+    "transposed, many groups": lambda x, w: F.conv_transpose1d(
+        x.reshape(1, 84, 4).repeat(1, 8, 1)[:, :600], w[0, :1, 0, :2].expand(600, 1, 2), groups=600
+    ),
     "max pool": lambda x, w: F.max_pool2d(x, 2),
     "max pool that overlaps": lambda x, w: F.max_pool2d(x, (3, 2), (2, 1), (1, 1), 1),
     "max pool of dilated windows": lambda x, w: F.max_pool2d(x, 2, 1, dilation=2, ceil_mode=True),

@@ -25,7 +25,7 @@ from rnncc.kern.access import Access, buffer_dtype
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.serving import serving
+from rnncc.planning.served_outputs import served_outputs
 
 Pointers = Mapping[SSAValue, Pointer]
 
@@ -35,7 +35,7 @@ def finished_sums(programs: Iterable[KernelProgram]) -> dict[Reduce, Map]:
     pairs = dict[Reduce, Map]()
     for program in programs:
         own = dict(_pairs(program.func.body.block))
-        served = serving(program) if own else {}
+        served = served_outputs(program) if own else {}
         pairs |= {op: then for op, then in own.items() if served.get(op) == served.get(then)}
     return pairs
 

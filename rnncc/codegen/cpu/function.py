@@ -220,7 +220,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         part = _FunctionBody(
             inner, self.program, function.args[:blocks], self.shared, self.orders, self.slots
         )
-        part.labelled, part.serving, part.batch = self.labelled, self.serving, self.batch
+        part.labelled, part.batch = self.labelled, self.batch
+        part.served_outputs = self.served_outputs
         write(part)
         inner.b.ret(I32(OK))
         code = b.call(function, arguments)
@@ -387,7 +388,7 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
             return None
         if self.shared.is_function(first) or self.shared.is_function(then):
             return None
-        if self.serving.get(first) != self.serving.get(then):
+        if self.served_outputs.get(first) != self.served_outputs.get(then):
             return None
         return StoredTerms.of(first, then)
 

@@ -22,6 +22,7 @@ from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.access import Access, are_near
 from rnncc.kern.kernels import Map
+from rnncc.platforms import LINE_FLOATS
 
 MOST_REPEATED = 8
 """Steps of an innermost loop, up to so many are put between each other by shuffles."""
@@ -31,8 +32,6 @@ MOST_OPS = 64
 """Of all these steps, of which there is code for vectors of several lengths."""
 _State = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 """Of a row: pointers to its first elements, what does not vary along it, indices by axis."""
-LINE = 16
-"""Elements of which no two threads write some each: those of a line of the cache."""
 
 
 def emit_map(
@@ -115,7 +114,7 @@ class _MapCode:
         axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))
         # What divides the last axis, whatever its symbols are: a rest in whole shorter vectors
         # needs no mask, whose stores reach a later load 4 ns later than others.
-        self.factor = gcd(LINE, *(factor for _, factor in last.terms))
+        self.factor = gcd(LINE_FLOATS, *(factor for _, factor in last.terms))
         self.arguments: Sequence[SSAValue] = op.body.block.args
         varying = {v for v, s in zip(self.arguments, self.steps, strict=False) if s != 0}
         self.code = RegionCode(emit, op.body.block, varying, axis)
@@ -132,7 +131,7 @@ class _MapCode:
         first, mine = I64(0), count
         if emit.team is not None and shared:
             # Whole lines, as two threads that write into one line take it from each other.
-            first, mine = emit.team.share(count, LINE)
+            first, mine = emit.team.share(count, LINE_FLOATS)
 
         def vector(start: Value, lanes: int, mask: Value | None) -> None:
             values, here = self.values(state, emit.b.add(first, start), lanes, mask)

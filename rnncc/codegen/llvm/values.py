@@ -13,7 +13,7 @@ from rnncc.records import record
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
-POINTER = ir.PointerType()
+POINTER, VOID = ir.PointerType(), ir.VoidType()
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 VALUE: dict[str, ir.Type] = {
     **{"f32": FLOAT, "f64": DOUBLE, "i32": I32, "i64": I64, "i1": I1},

@@ -24,7 +24,7 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 from rnncc.kern.signatures import PAST_LIMIT
-from rnncc.planning.serving import serving
+from rnncc.planning.served_outputs import served_outputs
 
 E = TypeVar("E", bound=Emit)
 Ops = Callable[[Iterable[Operation]], list[Pointer]]
@@ -43,7 +43,7 @@ class ProgramWalk(ABC, Generic[E]):
         self.weights, self.workspace = weights, workspace
         self.pointers: dict[SSAValue, Pointer] = {}
         self.labelled: dict[str, Buffer] = {}
-        self.serving: Mapping[Operation, Sequence[Buffer]] = {}
+        self.served_outputs: Mapping[Operation, Sequence[Buffer]] = {}
 
     # What a target says
 
@@ -80,7 +80,7 @@ class ProgramWalk(ABC, Generic[E]):
         """Pointers of all buffers."""
         buffers = self.program.buffers
         self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
-        self.serving = serving(self.program)
+        self.served_outputs = served_outputs(self.program)
         self.declare_some(buffers)
 
     def declare_some(self, buffers: Sequence[Buffer]) -> None:
@@ -181,8 +181,8 @@ class ProgramWalk(ABC, Generic[E]):
 
     def unwanted(self, op: Operation) -> Value | None:
         """Whether all outputs that an op serves are absent; None if it is needed in any case."""
-        if op in self.serving:
-            absent = [self.pointers[output.y].absent for output in self.serving[op]]
+        if op in self.served_outputs:
+            absent = [self.pointers[output.y].absent for output in self.served_outputs[op]]
         else:
             outs = self.all(op.outs) if isinstance(op, Kernel | ContinuedSum) else []
             absent = [p.absent if p.skippable else None for p in outs]

@@ -17,10 +17,9 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.text_builder import vector_of
-from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Value, declared
+from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, VOID, Value, declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
 
-VOID = ir.VoidType()
 GLOBAL, SHARED = ir.PointerType(None, 1), ir.PointerType(None, 3)
 PARAMETERS = [*[POINTER] * len(POINTERS), I64]
 """The first ones of every kernel."""

@@ -19,7 +19,7 @@ from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 from rnncc.kern.signatures import PAST_LIMIT
 from rnncc.names import c_names, in_comment
-from rnncc.planning.serving import serving
+from rnncc.planning.served_outputs import served_outputs
 
 LIBM = (*FUNCTIONS.values(), *ROUNDINGS.values(), "fmod", "sin", "cos")
 """Functions of C's library that code calls, as they are called for double."""
@@ -52,7 +52,7 @@ class ProgramWriter:
         self.pointers = Pointers(program, params, {*RESERVED, *symbols.values()})
         self.names, self.live = self.pointers.names, self.pointers.live
         self.kernels: list[str] = []
-        self.serving = serving(program)
+        self.served_outputs = served_outputs(program)
         self._count = 0
 
     def write(self) -> list[str]:
@@ -144,7 +144,7 @@ class ProgramWriter:
             call = [f"error = {call[0]}", *call[1:], "if (error != 0)", "    return error;"]
         # Others have memory that stands in for them, and are computed in any case.
         alone = outs if all(_is_skippable(out) for out in outs) else []
-        served = [output.y for output in self.serving.get(op, ())] or alone
+        served = [output.y for output in self.served_outputs.get(op, ())] or alone
         if not served:
             return call
         requested = [f"{self.pointers.argument(output)} != NULL" for output in served]

@@ -21,8 +21,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.readings import RNNCC, is_users
+from rnncc.frontends.torch.node_context import RNNCC, location
+from rnncc.frontends.torch.readings import is_users
 
 _ASSERT = torch.ops.aten._assert_async
 _ENDS = ("STORE_", "JUMP", "RETURN", "YIELD", "FOR_ITER", "DELETE", "IMPORT", "SETUP", "WITH")

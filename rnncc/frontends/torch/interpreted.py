@@ -11,6 +11,7 @@ from torch.fx import Interpreter
 
 from rnncc.frontends.torch.branches.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.decompositions import FUNCTIONS
+from rnncc.frontends.torch.mark_places import BRANCH_END, WAY_IF_FALSE, WAY_IF_TRUE
 from rnncc.frontends.torch.own_operators.function_op import with_graphs
 from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.unrolled.view import parts_of
@@ -61,10 +62,10 @@ def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
     """Both ways of `torch.cond`, which would be traced several times, each within another more.
     Numbers that they give are the same (`branches/merged.py`)."""
     ways, flag = list[Any](), flag.reshape(())
-    mark(flag, 0)
-    for number, part in enumerate((one, other)):
+    mark(flag, WAY_IF_TRUE)
+    for part, behind in (one, WAY_IF_FALSE), (other, BRANCH_END):
         ways.append(Whole(part).run(*operands))
-        mark(flag, number + 1)
+        mark(flag, behind)
     return tuple(
         choose(flag, *both) if isinstance(both[0], torch.Tensor) else both[0]
         for both in zip(*ways, strict=True)

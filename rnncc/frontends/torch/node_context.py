@@ -30,12 +30,12 @@ Operand = SSAValue | Number | Dim
 Dims = tuple[Dim, ...]
 LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
-_PYTORCH = str(Path(torch.__file__).parent) + "/"
-_OURS = str(Path(__file__).parents[2]) + "/"
-_NOT_USERS = (_PYTORCH, _OURS, "<eval_with_key>")
+PYTORCH = str(Path(torch.__file__).parent) + "/"
+RNNCC = str(Path(__file__).parents[2]) + "/"
+_NOT_USERS = (PYTORCH, RNNCC, "<eval_with_key>")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _PACKAGES = str(Path(torch.__file__).parents[1]) + "/"
-_CALLED = ("<", _PYTORCH, _OURS, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
+_CALLED = ("<", PYTORCH, RNNCC, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
 """What may be within a call of PyTorch's or ours that goes wrong."""
 _RAISED = re.compile(r"raised exception (.+)")
 _BUILTIN = re.compile(r"know how to trace [a-z ]*`(?:<unknown module>\.)?([^`]+?)\.?`")

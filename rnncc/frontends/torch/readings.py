@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -17,13 +16,12 @@ import torch
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.node_context import PYTORCH, RNNCC
 from rnncc.frontends.torch.switches import SWITCH
 
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 STATUS = {"requires_grad", "is_leaf", "grad_fn", "grad", "_version", "is_inference"}
 CHANGES = {"requires_grad_", "requires_grad =", "data =", "backward", "detach_"}
-PYTORCH = str(Path(torch.__file__).parent) + "/"
-RNNCC = str(Path(__file__).parents[2]) + "/"
 TRACERS = tuple(PYTORCH + name for name in ("_", "export/", "fx/", "utils/"))
 """Where PyTorch reads users' code; what these ask of tensors is no question of users."""
 SHOWN = ("torch._higher_order_ops", "torch._library", "rnncc.torch.")

@@ -25,6 +25,7 @@ from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
+from rnncc.frontends.torch.logs import logged_errors
 from rnncc.frontends.torch.node_context import (
     BRANCH,
     BY_SCAN,
@@ -171,7 +172,8 @@ def refused_by(place: str, name: str) -> Generator[None]:
         name: the part of PyTorch.
     """
     try:
-        yield
+        with logged_errors("torch._subclasses.fake_tensor"):
+            yield
     except CompileError:
         raise
     except Exception as error:

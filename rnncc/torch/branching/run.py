@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.branches.marks import choose, forgotten, mark
+from rnncc.frontends.torch.mark_places import BRANCH_END, WAY_IF_FALSE, WAY_IF_TRUE
 from rnncc.frontends.torch.readings import readings
 from rnncc.frontends.torch.watching.regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
@@ -162,13 +163,11 @@ def _is_flag(x: Any) -> bool:
 def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
     """Both ways, one after the other, with marks."""
     before = held_by((yes, no, held))
-    mark(flag, 0)
-    ways, numbers = zip(
-        *(_way(flag, number, way, held, before) for number, way in enumerate((yes, no))),
-        strict=True,
-    )
-    leave_numbers(*numbers)
-    return tuple(_joined(flag, one, other) for one, other in zip(*ways, strict=True))
+    mark(flag, WAY_IF_TRUE)
+    ones, numbers = _way(flag, yes, held, before, WAY_IF_FALSE)
+    others, numbers_of_other = _way(flag, no, held, before, BRANCH_END)
+    leave_numbers(numbers, numbers_of_other)
+    return tuple(_joined(flag, *both) for both in zip(ones, others, strict=True))
 
 
 def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
@@ -183,12 +182,12 @@ def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
 
 
 def _way(
-    flag: torch.Tensor, number: int, way: Way, held: Sequence[Any], before: Any
+    flag: torch.Tensor, way: Way, held: Sequence[Any], before: Any, behind: int
 ) -> tuple[tuple[Any, ...], Numbers]:
-    """What one of two ways gives, with the numbers that it left, and a mark behind it."""
+    """What one of two ways gives, with the numbers that it left, and the mark behind it."""
     values = alone("branch", way, *held)
     numbers = numbers_left(before)
-    mark(flag, number + 1)
+    mark(flag, behind)
     return values, numbers
 
 

@@ -84,11 +84,49 @@ def _judge(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     before: Snapshot,
-    listed: Sequence[str],
+    places: Sequence[str],
 ) -> None:
     """Refuse a module whose second call would compute with what a first one left, and tell of
     others that what they leave is not left by compiled code."""
-    name, mode = type(module).__name__, FakeTensorMode(allow_non_fake_inputs=True)
+    name, calls = type(module).__name__, _call_twice(module, args, kwargs, before, places)
+    if calls.changes_arguments:
+        what = "it changes a list or dict among its arguments, which compiled code leaves as it is"
+        raise CompileError(name, what, "change a copy, and return it")
+    names = ", ".join(calls.places)
+    if names if calls.failed else calls.carries:
+        with_what = names or "what it keeps somewhere (an iterator, a class, a variable)"
+        what = f"the next call may compute with {with_what}, which compiled code does not keep"
+        raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
+    if names:
+        warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=9)
+
+
+@record
+class _TwoCalls:
+    """What two calls of a module in a row have shown.
+
+    Attributes:
+        changes_arguments: whether a call changes a list or dict among its arguments.
+        places: those that hold what a call has computed.
+        carries: whether the second call computes with what the first one left, or other things.
+        failed: whether a call could not end: the rest is then what was seen until there.
+    """
+
+    changes_arguments: bool
+    places: Sequence[str]
+    carries: bool
+    failed: bool
+
+
+def _call_twice(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    before: Snapshot,
+    places: Sequence[str],
+) -> _TwoCalls:
+    """Call a module twice with stand-ins for all tensors, and leave it as it was."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def fake(x: Any) -> Any:
         return mode.from_tensor(x) if isinstance(x, torch.Tensor) else x
@@ -114,9 +152,9 @@ def _judge(
             follower.end(functional_call(module, dict(held), positional, keywords))
             after = pytree.tree_flatten((positional, keywords))
             changed = after[1] != structure or not all(map(is_, after[0], arguments))
-            places = (place for place in before.assigned() if not _is_weights_again(place))
-            known = {str(place) for place in places if follower.knows(place.value)}
-            listed = [name for name in listed if name in known]
+            left = (place for place in before.assigned() if not _is_weights_again(place))
+            computed = {str(place) for place in left if follower.knows(place.value)}
+            places = [place for place in places if place in computed]
             follower.begin_second()
             follower.end(functional_call(module, dict(held), positional, keywords))
         except Exception:  # a part that PyTorch exports in another way, such as a loop of `scan`
@@ -124,16 +162,8 @@ def _judge(
         finally:
             _put_back(before, _assigned(module, before))
             forget_tensors_of(mode)
-    if changed:
-        what = "it changes a list or dict among its arguments, which compiled code leaves as it is"
-        raise CompileError(name, what, "change a copy, and return it")
-    names = ", ".join(listed)
-    if names if failed else follower.carries or follower.differs:
-        with_what = names or "what it keeps somewhere (an iterator, a class, a variable)"
-        what = f"the next call may compute with {with_what}, which compiled code does not keep"
-        raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
-    if names:
-        warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=9)
+    carries = not failed and (follower.carries or follower.differs)
+    return _TwoCalls(changed, places, carries, failed)
 
 
 @contextmanager

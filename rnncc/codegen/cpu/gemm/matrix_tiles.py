@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
+from rnncc.codegen.cpu.gemm.packed_words import PackedWords
 from rnncc.codegen.cpu.machine.core import TILE_WORDS, Core
-from rnncc.codegen.llvm.values import I8, I64, POINTER, Pointer, Value, declared
+from rnncc.codegen.llvm.values import I8, I64, POINTER, VOID, Pointer, Value, declared
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import buffer_dtype
@@ -26,9 +26,6 @@ from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.program import KernelProgram
 from rnncc.records import record
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.gemm.rows import RowTerms
 
 TILE_SUMS, REGISTERS = 4, 8
 """Registers for sums, the first ones; then two for rows, then two for weights."""
@@ -39,7 +36,6 @@ EXACT = "u8"
 """Whose sums are the same by vectors, which multiply a row that is alone."""
 MOST_BLOCKS = 2
 """Blocks of 16 rows that share what is loaded of weights."""
-VOID = ir.VoidType()
 
 
 @record
@@ -60,13 +56,16 @@ class Factors:
 
 
 class MatrixTiles:
-    """Products of converted rows by packed weights."""
+    """Products of converted rows by packed weights.
 
-    def __init__(self, emit: CpuEmit, terms: RowTerms) -> None:
-        self.emit, self.terms = emit, terms
-        self.instruction = INSTRUCTIONS[terms.weights.dtype]
-        self.full, self.rest = divmod(terms.words, TILE_WORDS)
-        self.row_bytes = terms.rows.stride
+    Attributes:
+        row_bytes: from one converted row to the next.
+    """
+
+    def __init__(self, emit: CpuEmit, packed: PackedWords, row_bytes: int) -> None:
+        self.emit, self.packed, self.row_bytes = emit, packed, row_bytes
+        self.instruction = INSTRUCTIONS[packed.weights.dtype]
+        self.full, self.rest = divmod(packed.words, TILE_WORDS)
 
     def store(self, factors: Factors, offsets: Sequence[Value], stack: Pointer) -> None:
         """Sums of rows times vectors of a panel: row by row, vector by vector.
@@ -91,17 +90,17 @@ class MatrixTiles:
     def _add_all(self, factors: Factors, offsets: Sequence[Value]) -> None:
         emit, b, blocks = self.emit, self.emit.b, factors.blocks
         bytes = replace(factors.row, dtype="i8")
-        step = b.mul(factors.width, I64(self.terms.bytes))  # from word to word of the panel
+        step = b.mul(factors.width, I64(self.packed.bytes))  # from word to word of the panel
 
         def add(at: Value, word: Value) -> None:
             """The products of a register's words: where they are in a row, and in the panel."""
             for block in range(blocks):
                 here = emit.at(bytes, b.add(at, I64(block * TILE_ROWS * self.row_bytes)))
                 self._memory("tileloadd64", ROWS + block, here, I64(self.row_bytes))
-            weights = self.terms.word(factors.panel, word, factors.width)
+            weights = self.packed.word(factors.panel, word, factors.width)
             for n, offset in enumerate(offsets):
                 register = WEIGHTS + n % 2
-                self._memory("tileloadd64", register, self.terms.unit(weights, offset), step)
+                self._memory("tileloadd64", register, self.packed.unit(weights, offset), step)
                 for block in range(blocks):
                     operands = (n * blocks + block, ROWS + block, register)
                     self._call(self.instruction, *map(I8, operands))
@@ -113,7 +112,7 @@ class MatrixTiles:
         if self.full:
             emit.loop(I64(self.full), iteration)
         if self.rest:
-            add(I64(last_words(self.full)), I64(self.terms.words - TILE_WORDS))
+            add(I64(last_words(self.full)), I64(self.packed.words - TILE_WORDS))
 
     def _memory(self, name: str, register: int, at: Pointer, step: Value) -> None:
         self._call(name, I8(register), at.base, step)

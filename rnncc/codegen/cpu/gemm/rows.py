@@ -36,7 +36,7 @@ class RowTerms(Terms):
         self.most_rows = self.rows.rows
         self.integers = vector_type(I32, self.lanes)
         if emit.target.in_tiles(weights.dtype, self.depth):
-            self.tiles = MatrixTiles(emit, self)
+            self.tiles = MatrixTiles(emit, self, self.rows.stride)
 
     @abstractmethod
     def convert(self, source: Pointer, row: Pointer) -> None:

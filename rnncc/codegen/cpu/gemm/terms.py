@@ -1,27 +1,20 @@
-"""The terms of a product: how rows and weights are read, and what is added to a sum for them.
-
-Weights are read word by word: as many k as stand side by side in the packed form.
-"""
+"""The terms of a product: how rows and weights are read, and what is added to a sum for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
+from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles
+from rnncc.codegen.cpu.gemm.packed_words import PackedWords
 from rnncc.codegen.cpu.gemm.sizes import panel_vectors
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Gemm
-from rnncc.kern.packing import GROUP
 from rnncc.records import record
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles
 
 
 @record
@@ -62,14 +55,11 @@ def neighbours(
     return values
 
 
-class Terms:
+class Terms(PackedWords):
     """Of fp32 or f64 weights: one k a word, one fused multiply-add.
 
     Attributes:
         vectors: of a panel, over all slots.
-        words: of one unit.
-        count: the same as a value, which a function may be given.
-        bytes: of a word, of all slots of one unit.
         sums: the type of a sum while terms are added to it, if that is not the rows' own.
         most_rows: how many rows are prepared at a time; 0 where none has to be.
         chains: independent sums that keep up with the reading of weights.
@@ -82,24 +72,14 @@ class Terms:
     tiles: MatrixTiles | None = None
 
     def __init__(self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer) -> None:
-        self.emit, self.a, self.weights = emit, left, weights
-        self.lanes, self.depth = emit.target.lanes, op.depth.data
-        self.group = GROUP[weights.dtype]
-        self.words = -(-self.depth // self.group)
-        self.count: Value = I64(self.words)
+        super().__init__(emit, op, weights)
+        self.a, self.lanes = left, emit.target.lanes
         self.vectors = panel_vectors(op, self.lanes)
-        self.block = op.slots.data * self.group
-        self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
     @property
     def outer(self) -> Sequence[tuple[int, Value]]:
         """Sizes and steps of k's axes but the last one, along which a row is read."""
         return self.a.outer
-
-    def size(self, units: Value) -> Value:
-        """Bytes of the weights of so many units."""
-        b = self.emit.b
-        return b.mul(b.mul(self.count, units), I64(self.bytes))
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -128,11 +108,6 @@ class Terms:
         """A row's sums of no terms."""
         return self.emit.vector.splat(0.0)
 
-    def panel(self, number: Value, width: int) -> Pointer:
-        """A panel's weights; all before it are of the given width."""
-        size = self.emit.b.mul(self.count, I64(self.block * width))
-        return self.emit.at(self.weights, self.emit.b.mul(number, size))
-
     def left(self, row: Pointer, word: Value) -> list[Value]:
         """A row's values of a word, each in all lanes."""
         return [self._spread(self._at(row, word))]
@@ -150,15 +125,6 @@ class Terms:
     def total(self, value: Value, row: Pointer, at: Value) -> Value:
         """A finished sum as floats; `at`: the number of its first unit, over panels and slots."""
         return value
-
-    def word(self, panel: Pointer, word: Value, width: Value) -> Pointer:
-        """Where the weights of a word are."""
-        b = self.emit.b
-        return self.emit.at(panel, b.mul(word, b.mul(width, I64(self.block))))
-
-    def unit(self, word: Pointer, first: Value) -> Pointer:
-        """Where those of a unit and of all behind it are."""
-        return self.emit.at(word, self.emit.b.mul(first, I64(self.group)))
 
     def _at(self, row: Pointer, k: Value) -> Pointer:
         return self.emit.at(row, self.emit.b.mul(k, self.a.k_step))

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from llvmlite import ir
 
 from rnncc.codegen.cpu.machine.core import Core
-from rnncc.codegen.llvm.values import I32, I64, POINTER, Value, declared
+from rnncc.codegen.llvm.values import I32, I64, POINTER, VOID, Value, declared
 from rnncc.errors import CompileError
 from rnncc.records import record
-
-_VOID = ir.VoidType()
 
 
 @record
@@ -36,15 +34,15 @@ class _Mode:
     def read(self, b: ir.IRBuilder, room: Value) -> Value:
         if not self.by_memory:
             return b.call(declared(b.module, self.get, self.type, []), [])
-        b.call(declared(b.module, self.get, _VOID, [POINTER]), [room])
+        b.call(declared(b.module, self.get, VOID, [POINTER]), [room])
         return b.load(room, typ=self.type, align=4)
 
     def write(self, b: ir.IRBuilder, room: Value, value: Value) -> None:
         if not self.by_memory:
-            b.call(declared(b.module, self.put, _VOID, [self.type]), [value])
+            b.call(declared(b.module, self.put, VOID, [self.type]), [value])
             return
         b.store(value, room, align=4)
-        b.call(declared(b.module, self.put, _VOID, [POINTER]), [room])
+        b.call(declared(b.module, self.put, VOID, [POINTER]), [room])
 
 
 # Flush to zero is bit 24 of both FPSCR and FPCR; MXCSR has a bit for results (15) and one for

@@ -30,7 +30,7 @@ from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange, Part, places_of
 from rnncc.planning.point_phases import PointPhases, point_phases
-from rnncc.platforms import PAGE
+from rnncc.platforms import LINE_FLOATS, PAGE
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
@@ -50,8 +50,6 @@ CHAINS = 8
 functions are what takes the time."""
 MANY = 64
 """Units that are worth it where functions are what takes the time, or lanes are left empty."""
-LINE = 16
-"""Units of which no two threads have some each: those of a line of the cache."""
 
 
 def steps_of(plan: Interchange) -> int:
@@ -201,7 +199,7 @@ class _InterchangedLoops(InterchangedLoop):
         super().__init__(emit, plan, pointers, rows, steps, ahead_of(plan), fetches)
         units = emit.dim(plan.frame[-1])
         team = emit.team
-        self.first, self.units = (I64(0), units) if team is None else team.share(units, LINE)
+        self.first, self.units = (I64(0), units) if team is None else team.share(units, LINE_FLOATS)
 
     def write(self) -> None:
         """All runs, and the pointers that the loop ends with."""

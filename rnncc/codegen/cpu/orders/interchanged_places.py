@@ -9,10 +9,10 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.orders.interchanged_run import ZERO, Known, StepRun
+from rnncc.codegen.cpu.orders.interchanged_run import Known, StepRun
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import I64, Pointer, Value
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.frames import Strides

@@ -13,14 +13,13 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, MEMORY, Pointer, Value
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange, Part
 from rnncc.records import record
 
-ZERO = Dim.of(0)
 Rows = Callable[[Row | ShiftedRow], Pointer]
 Known = tuple[SSAValue, Dim]
 """A value, and which of its elements."""

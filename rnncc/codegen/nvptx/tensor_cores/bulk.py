@@ -26,18 +26,15 @@ from rnncc.codegen.nvptx.fragments import (
 )
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.tensor_cores.copies import ACROSS, RUN
 from rnncc.kern.kernels import Gemm
 
 ROWS = 128
 """Of a batch, in a tile."""
 MOST_TILES = 8
 """Of 16 rows of A, in a tile."""
-RUN = 32
-"""k at a time."""
 PITCH = RUN + PADDING
 """Of a row in shared memory, in bf16."""
-ACROSS = 2
-"""Warps along A, where its tiles can be shared among two."""
 Loaded = tuple[list[Value], list[list[Value]]]
 """Words of weights, and runs of rows."""
 

@@ -23,6 +23,7 @@ LINE = 64
 PIECE = 8
 """bf16 that are copied at a time, at a multiple of 16 bytes."""
 ACROSS = 2
+"""Warps along A, where its tiles can be shared among two."""
 
 
 @record

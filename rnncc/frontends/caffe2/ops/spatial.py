@@ -15,7 +15,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.nn.convolution import convolution
+from rnncc.nn.convolution import MAX_GROUPS, convolution, has_too_many_groups
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool
 from rnncc.nn.reduction import mean, picked_largest, root_of_powers
 from rnncc.nn.transposed_convolution import transposed_convolution
@@ -24,9 +24,6 @@ from rnncc.nn.windows import Window
 GIVEN, VALID, SAME, CAFFE = range(4)
 """What `legacy_pad` says of the pads: they are told, none, as many as leave a window for each
 stride, or those of Caffe, whose last window may reach beyond them."""
-
-MAX_GROUPS = 256
-"""Each is a product of its own, unless each has one channel."""
 
 
 class Spatial(OfChannels):
@@ -93,11 +90,13 @@ class Conv(Spatial):
     """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels; with
     `order` NHWC the channels of X, W and Y come last.
 
-    Refused: Caffe's `legacy_pad`, and others with strides longer than the kernels; more than 256
-    groups, unless each has one channel; weights of symbolic sizes; elements other than float32.
+    Refused: Caffe's `legacy_pad`, and others with strides longer than the kernels; more than 512
+    groups of more than four channels or outputs; weights of symbolic sizes; elements other than
+    float32.
     """
 
     inputs = (2, 3)
+    is_transposed = False
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
@@ -131,7 +130,7 @@ class Conv(Spatial):
         first = dims[0]
         if first.is_static and int(first) % self.group:
             raise self.error(f"weights of shape {s.text(dims)} in {self.group} groups")
-        if self.group > MAX_GROUPS and not (first == self.group and dims[1] == 1):
+        if has_too_many_groups(dims, self.group, self.is_transposed):
             raise self.error(f"has {self.group} groups, at most {MAX_GROUPS} are supported")
         return dims
 
@@ -162,11 +161,12 @@ class ConvTranspose(Conv):
     """Y = the opposite of Conv: X times windows W [C, M / group, kernels...], laid over each other,
     + b [M].
 
-    Refused: `legacy_pad`; more than 256 groups, unless each has one channel; weights of symbolic
+    Refused: `legacy_pad`; more than 512 groups, unless each has one channel; weights of symbolic
     sizes; elements other than float32.
     """
 
     paddings = (GIVEN,)
+    is_transposed = True
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Result
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import ZERO, Dim
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.attention import attend, by_head, heads_together
@@ -15,7 +15,6 @@ from rnncc.records import record
 
 LOWEST = -3.4028234663852886e38
 """What ONNX Runtime adds to scores of later steps: the least float32."""
-NONE = Dim.of(0)
 ATTENTION = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
 """Attributes of both operators."""
 UNSUPPORTED = "do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"
@@ -33,7 +32,7 @@ class Heads:
     query: SSAValue
     key: SSAValue
     value: SSAValue
-    past: Dim = NONE
+    past: Dim = ZERO
 
     def after(self, n: Node, past_key: SSAValue, past_value: SSAValue) -> Heads:
         """With keys and values [B, heads, P, ...] of earlier steps in front."""

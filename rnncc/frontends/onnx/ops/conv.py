@@ -13,16 +13,12 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import are_sums, convolution
+from rnncc.nn.convolution import MAX_GROUPS, convolution, has_too_many_groups
 from rnncc.nn.deformed_convolution import deformed_convolution
-from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.transposed_convolution import MAX_TAPS, transposed_convolution
 from rnncc.nn.windows import Window
 
 Pads = list[tuple[Dim | int, Dim | int]]
-MAX_GROUPS = 512
-"""Each is a product of its own, unless groups have few channels and outputs."""
-MAX_TAPS = 1024
-"""Along an axis of ConvTranspose, which adds up one shifted tensor a tap."""
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
@@ -123,7 +119,7 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(index)[:2]
-    if groups > MAX_GROUPS and not are_sums(channels, -(-outputs // groups), groups):
+    if has_too_many_groups(n.dims(index), groups):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
@@ -140,7 +136,7 @@ def _conv_transpose(n: Node) -> SSAValue:
     dims, shape = n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
     geometry, rank = Geometry(n, kernel), len(kernel)
-    if groups > MAX_GROUPS and shape[:2] != [groups, 1]:
+    if has_too_many_groups(n.dims(1), groups, transposed=True):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     shown = f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}"
     if groups < 1 or max(kernel) > MAX_TAPS:

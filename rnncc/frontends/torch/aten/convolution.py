@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value, of_one_type, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import MAX_GROUPS, has_too_many_groups
 from rnncc.nn.convolution import convolution as forward_convolution
-from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.transposed_convolution import MAX_TAPS, transposed_convolution
 from rnncc.nn.windows import Window
 
-MAX_GROUPS = 256
-"""Each is a product of its own, unless each has one channel."""
-MAX_TAPS = 1024
-"""Along an axis of a transposed convolution, which adds up one shifted tensor a tap."""
 Sizes = Sequence[int]
 
 
@@ -30,7 +27,7 @@ def conv(
 ) -> Value:
     """y[n, m, i] = bias[m] + Σ x[n, c, i · stride + k · dilation] · weight[m, c, k] over c and k"""
     taps = _taps(at, weight)
-    _check_groups(at, groups, depthwise=dims_of(weight)[:2] == (groups, 1))
+    _check_groups(at, weight, groups)
     strides, dilations = each(stride, len(taps)), each(dilation, len(taps))
     pads = _pads(padding, taps, dilations)
     windows = [Window(*numbers) for numbers in zip(taps, strides, dilations, pads, strict=True)]
@@ -52,7 +49,7 @@ def conv_transposed(
     """The opposite: each element times weight is a window, laid over each other; plus bias"""
     taps = _taps(at, weight)
     rank = len(taps)
-    _check_groups(at, groups, depthwise=False)
+    _check_groups(at, weight, groups, transposed=True)
     if max(taps) > MAX_TAPS:
         at.refuse(f"a transposed convolution with {max(taps)} taps is not supported")
     windows = [
@@ -104,8 +101,8 @@ def _taps(at: NodeContext, weight: Value) -> list[int]:
     return [int(d) for d in dims_of(weight)[2:]]
 
 
-def _check_groups(at: NodeContext, groups: int, depthwise: bool) -> None:
-    if groups > MAX_GROUPS and not depthwise:
+def _check_groups(at: NodeContext, weight: Value, groups: int, transposed: bool = False) -> None:
+    if has_too_many_groups(dims_of(weight), groups, transposed):
         at.refuse(f"a convolution in {groups} groups is not supported", f"{MAX_GROUPS} are")
 
 

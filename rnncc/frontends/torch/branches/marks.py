@@ -10,6 +10,13 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
+from rnncc.frontends.torch.mark_places import (
+    LOOP_BODY,
+    LOOP_END,
+    LOOP_TEST,
+    TRIAL,
+    TRIAL_END,
+)
 from rnncc.frontends.torch.numbers.known_constants import forget, note_mark
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
@@ -25,9 +32,11 @@ END = has_side_effect(torch.ops.rnncc.end.default)
 
 
 def mark(flag: torch.Tensor, place: int) -> None:
-    """Put a mark into the graph that is traced: 0 before the way that is taken where the flag is
-    true, 1 before the other one, 2 behind it; 3 before the test of a loop, 4 before its body, 5
-    behind that; 6 and 7 around what is forgotten."""
+    """Put a mark into the graph that is traced.
+
+    Args:
+        place: one of `mark_places`.
+    """
     MARK(flag, place)
 
 
@@ -38,9 +47,9 @@ def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.
 
 def forgotten(flag: torch.Tensor, run: Callable[[], Any]) -> Any:
     """What a run gives, which leaves nothing in the graph."""
-    mark(flag, 6)
+    mark(flag, TRIAL)
     result = run()
-    mark(flag, 7)
+    mark(flag, TRIAL_END)
     return result
 
 
@@ -62,11 +71,11 @@ def mark_loop(
         body: gives tensors of the types and shapes of `inits`.
     """
     carried = list(map(unknown, inits))
-    mark(carried[0], 3)
+    mark(carried[0], LOOP_TEST)
     flag = going(*carried)
-    mark(flag, 4)
+    mark(flag, LOOP_BODY)
     results = body(*carried)
-    mark(flag, 5)
+    mark(flag, LOOP_END)
     pairs = zip(carried, results, strict=True)
     return tuple(END(flag, one, other) for one, other in pairs)
 

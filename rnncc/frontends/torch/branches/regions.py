@@ -28,6 +28,14 @@ from rnncc.frontends.torch.branches.region_changes import (
     share,
 )
 from rnncc.frontends.torch.graphs import graphs_of, held_graph
+from rnncc.frontends.torch.mark_places import (
+    BRANCH_END,
+    LOOP_END,
+    LOOP_TEST,
+    TRIAL,
+    TRIAL_END,
+    WAY_IF_TRUE,
+)
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.view import name_of, value_of, with_value
@@ -259,9 +267,9 @@ def _same_kind(node: Node) -> Any:
     return node.args[0] if node.target is BEGIN else changed_by(node)
 
 
-_FIRST = 0, 3, 6
-_LAST: dict[int, type[_Region]] = {2: _Branch, 5: _Loop, 7: _Trial}
-"""By the marks around them (`marks.mark`)."""
+_FIRST = WAY_IF_TRUE, LOOP_TEST, TRIAL
+_LAST: dict[int, type[_Region]] = {BRANCH_END: _Branch, LOOP_END: _Loop, TRIAL_END: _Trial}
+"""The marks that begin a region, and those that end one, with its kind."""
 
 
 def _between(start: Node, end: Node) -> list[Node]:

@@ -20,13 +20,22 @@ from torch.fx.experimental import proxy_tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from rnncc.frontends.torch.mark_places import (
+    BRANCH_END,
+    LOOP_END,
+    LOOP_TEST,
+    TRIAL,
+    TRIAL_END,
+    WAY_IF_FALSE,
+    WAY_IF_TRUE,
+)
 from rnncc.frontends.torch.readings import location, refuse
 
 LIMIT = "CONSTANT_NUMEL_LIMIT"
 """PyTorch's name of how many elements a tensor may have whose values it knows."""
-_BEGIN, _END = frozenset({0, 1, 3, 6}), frozenset({1, 2, 5, 7})
-"""Marks (`rnncc.frontends.torch.branches.marks`) before a part of the code, and behind one."""
-_LOOP = 5
+_BEGIN = frozenset({WAY_IF_TRUE, WAY_IF_FALSE, LOOP_TEST, TRIAL})
+_END = frozenset({WAY_IF_FALSE, BRANCH_END, LOOP_END, TRIAL_END})
+"""Marks before and behind a part of the code; the test and the body of a loop are one part."""
 _Values = dict[Any, tuple[torch.Tensor, torch.Tensor]]
 _before: WeakKeyDictionary[Any, list[_Values]] = WeakKeyDictionary()
 """What the parts began with that are being read, by PyTorch's record of a reading."""
@@ -92,7 +101,7 @@ def note_mark(x: Any, place: int) -> None:
     if place in _END and parts:
         for constant in _changed(parts.pop()):
             mode.fake_tensor_converter.invalidate_constant_aliases(constant)
-            if place == _LOOP:
+            if place == LOOP_END:
                 what = "a loop on a tensor's value changes a tensor that begins as a constant"
                 refuse(location(""), what, "assign a new one to a variable: n = n + 1")
     if place in _BEGIN:

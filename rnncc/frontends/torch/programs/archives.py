@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import threading
 import zipfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.formats import kind_of
+from rnncc.frontends.torch.logs import logged_errors
 from rnncc.frontends.torch.programs.archive_checks import checked_archive
 from rnncc.sources import head, limit, read_bytes, too_large
 
@@ -60,7 +60,7 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     from rnncc.frontends.torch.own_operators.scalar_op import ELEMENTWISE
 
     data = checked_archive(data, where)
-    with _without_code(), _logged_errors() as logged:
+    with _without_code(), logged_errors("torch.export") as logged:
         try:
             exported = torch.export.load(io.BytesIO(data))
         except Exception as error:  # PyTorch's reader raises whatever damage leads to
@@ -76,24 +76,6 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
         what = "it applies a function of numbers in Python, which is not in the file"
         raise CompileError(where, what, "rnncc.torch.build(module, args)")
     return exported
-
-
-@contextmanager
-def _logged_errors() -> Generator[list[BaseException]]:
-    """While it lasts, what PyTorch's reader would log with tracebacks is put into a list."""
-    logger, logged = logging.getLogger("torch.export"), list[BaseException]()
-
-    def note(record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            logged.append(error)
-        return error is None
-
-    logger.addFilter(note)
-    try:
-        yield logged
-    finally:
-        logger.removeFilter(note)
 
 
 def _check_archive(data: bytes, where: str) -> None:

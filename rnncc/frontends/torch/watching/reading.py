@@ -34,12 +34,12 @@ from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected
 from rnncc.frontends.torch.fake_costs import remember_whole_operators
+from rnncc.frontends.torch.node_context import PYTORCH
 from rnncc.frontends.torch.numbers import counters
 from rnncc.frontends.torch.numbers.taken_numbers import CALLS, note_taken
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
-    PYTORCH,
     STATUS,
     Reading,
     check,

@@ -23,7 +23,7 @@ from rnncc.kern.kernels import Gemm, Map, Reduce
 from rnncc.kern.moves import Pack
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
-from rnncc.planning.serving import MOST, serving
+from rnncc.planning.served_outputs import MOST, served_outputs
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import Guards, guards
 from tests.codegen.random_programs import as_it_is
@@ -125,14 +125,14 @@ def test_loops_in_other_orders_are_asked(make: Callable[[], Program], kind: type
     kernels, target = as_it_is(make()), resolve_target()
     shared = OutlinedKernels([kernels], target, emit_kernel)
     [(loop, order)] = loop_orders(kernels.func, target, shared, several=False).items()
-    assert isinstance(order, kind) and loop in serving(kernels)
+    assert isinstance(order, kind) and loop in served_outputs(kernels)
 
 
 def found(kernels: KernelProgram) -> dict[str, list[set[str]]]:
     """What kernels of each kind serve, in order."""
     kinds: dict[type, str] = {Gemm: "gemm", Map: "map", Pack: "pack", Reduce: "reduce", For: "for"}
     served: dict[str, list[set[str]]] = {}
-    for op, outputs in reversed(serving(kernels).items()):
+    for op, outputs in reversed(served_outputs(kernels).items()):
         served.setdefault(kinds[type(op)], []).append({o.label.data for o in outputs})
     return served
 

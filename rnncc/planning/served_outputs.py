@@ -22,7 +22,7 @@ Outputs = frozenset[Buffer] | None
 NOTHING: Outputs = frozenset()
 
 
-def serving(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
+def served_outputs(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
     """The outputs that ops outside of loops serve, and the loops, where the program has others."""
     outputs = [op for op in program.buffers if op.role.data == "output"]
     # Backward wants all of a tape.
