@@ -122,6 +122,7 @@ class Node(Attributes):
             self.inputs.pop()
         signature = self.signature
         self._groups = {} if signature is None else check_node(self, signature)
+        self._lacks_most = False
 
     @property
     def inside(self) -> str:
@@ -224,7 +225,17 @@ class Node(Attributes):
         inputs = model.inputs_behind(value)
         what = f"{self._shown(index)} is computed by the model, and must be known"
         why = "it decides the shape or form of the result"
+        why += "; --max-iterations may bound it" * self._lacks_most
         raise NeedsValue(self.location, what, why, inputs)
+
+    def most_given(self) -> Dim | None:
+        """The most that the user says computed numbers of rows may be, unless the model is trained;
+        if the user does not, the node's errors say how."""
+        model = self.scope.model
+        if model.training:
+            return None
+        self._lacks_most = model.max_iterations is None
+        return model.max_iterations
 
     def numbers(self, index: int) -> Array:
         """The numbers of an input, all of them known."""

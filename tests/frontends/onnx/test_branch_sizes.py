@@ -1,7 +1,8 @@
-"""Branches whose results have other sizes, where a comparison of sizes decides."""
+"""Branches whose results have other sizes, where a comparison of sizes or the run decides."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,17 @@ COMPARED = {
 }
 
 
-def _if(condition: list[Any], then: list[Any], otherwise: list[Any], rest: list[Any]) -> Any:
-    """x [N, T, 2] by one of two branches that give `a` and `b`, then the rest of `chosen`."""
+def _if(
+    condition: list[Any],
+    then: list[Any],
+    otherwise: list[Any],
+    rest: list[Any],
+    outputs: Sequence[str] = ("y",),
+) -> Any:
+    """x [N, T, 2] by one of two branches that give `a` and `b`, then the rest of `chosen`.
+
+    Without nodes for the condition it is an input.
+    """
     branches = {
         "then_branch": graph(then, [], [info("a", None)]),
         "else_branch": graph(otherwise, [], [info("b", None)]),
@@ -43,7 +53,8 @@ def _if(condition: list[Any], then: list[Any], otherwise: list[Any], rest: list[
         node("If", "c", "chosen", **branches),
         *rest,
     ]
-    return model(nodes, [info("x", ["N", "T", 2])], [info("y", None)], NUMBERS, opset=18)
+    inputs = [info("x", ["N", "T", 2]), *([] if condition else [info("c", [], "i1")])]
+    return model(nodes, inputs, [info(name, None) for name in outputs], NUMBERS, opset=18)
 
 
 def _padded(name: str) -> list[Any]:
@@ -130,3 +141,72 @@ def test_a_rank_that_the_rest_takes_either_way_is_refused() -> None:
     made = _if(condition, mean, _kept("b"), [node("Neg", "chosen", "y")])
     with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x 2 and as'):
         rnncc.compile(made)
+
+
+def _rows(name: str) -> list[Any]:
+    """The rows from the fourth on of the first element of the batch that are positive."""
+    return [
+        node("ReduceMax", "x batch_and_channels", "most", keepdims=0),
+        node("Greater", "most nothing", "mask"),
+        node("Compress", "x mask", name, axis=1),
+    ]
+
+
+TRIMMED = [node("Slice", "x four end axis", "a")]
+EVERY_OTHER = [node("Slice", "x start end axis two", "a")]
+TWICE = [node("Concat", "x x", "a", axis=1)]
+NUMBERS |= {
+    "two": np.array([2]),
+    "batch_and_channels": np.array([0, 2]),
+    "nothing": np.array(0, np.float32),
+    "w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 6, 2),
+    "r": np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 6, 2),
+    "taps": np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 2, 3),
+    "last_row": np.array([-1]),
+}
+STEPS_FIRST = node("Transpose", "chosen", "steps", perm=[1, 0, 2])
+RECURRENT = [STEPS_FIRST, node("GRU", "steps w r", "y last", hidden_size=2)]
+DECIDED = {
+    "trimmed": _if([], TRIMMED, _kept("b"), REST),
+    "trimmed and given": _if([], TRIMMED, _kept("b"), [node("Neg", "chosen", "y")]),
+    "filled up": _if([], TWICE, _kept("b"), REST),
+    "shorter or longer": _if([], TRIMMED, [node("Concat", "x x", "b", axis=1)], REST),
+    "at half the rate": _if([], EVERY_OTHER, _kept("b"), RECURRENT, ("y", "last")),
+    "the last row": _if([], [node("Slice", "x last_row end axis", "a")], _kept("b"), RECURRENT),
+    "known sizes": _if(
+        [],
+        [node("Slice", "x start two axis", "a")],
+        [node("Slice", "x start four axis", "b")],
+        REST,
+    ),
+    "chosen rows or all twice": _if([], _rows("a"), [node("Concat", "x x", "b", axis=1)], REST),
+    "all of fewer rows or chosen ones": _if([], TRIMMED, _rows("b"), REST),
+    "convolved": _if(
+        [],
+        TWICE,
+        _kept("b"),
+        [
+            node("Transpose", "chosen", "channels", perm=[0, 2, 1]),
+            node("Conv", "channels taps", "windows", strides=[2], pads=[1, 1]),
+            node("ReduceMean", "windows two", "y"),
+        ],
+    ),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", DECIDED)
+def test_the_run_decides_the_size(name: str) -> None:
+    compiled: Any = rnncc.compile(DECIDED[name])
+    for steps in (1, 4, 7, 17):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 2)).astype(np.float32)
+        for c in (False, True):
+            inputs = {"x": x, "c": np.array(c)}
+            want = by_onnxruntime(DECIDED[name], inputs)
+            got = compiled.run(inputs)
+            assert_close({output: got[output] for output in want}, want)
+
+
+def test_training_needs_one_size() -> None:
+    with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x max'):
+        rnncc.compile(DECIDED["trimmed"], train=True)

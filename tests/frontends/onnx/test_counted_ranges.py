@@ -113,6 +113,15 @@ NODES |= {
         *(*FRAMES, node("Resize", "f _ six", "g", **NEAREST)),
         node("Resize", "g _ third", "y", mode="linear"),
     ],
+    "windows of integers": [
+        *(*FRAMES, node("DynamicQuantizeLinear", "f", "q scale zero_point")),
+        node("ConvInteger", "q w8 zero_point", "y", pads=[2, 1], strides=[2]),
+    ],
+    "quantised windows": [
+        *(*FRAMES, node("QuantizeLinear", "f step z7", "q")),
+        *(node("QLinearConv", "q step z7 w8 step z0 step z7", "p", pads=[1, 1]),),
+        node("DequantizeLinear", "p step z7", "y"),
+    ],
     "padded with copies": [*FRAMES, node("Pad", "f around", "y", mode="edge")],
     "by a list of parts": [
         *(node("Shape", "d", "t"), node("ConstantOfShape", "t", "each", value=ONE)),
@@ -123,6 +132,8 @@ NODES |= {
         node("ConcatFromSequence", "parts", "y", axis=0),
     ],
 }
+CONSTANTS |= {"w8": np.arange(-6, 6, dtype=np.int8).reshape(2, 2, 3), "z0": np.array(0, np.int8)}
+CONSTANTS |= {"step": np.array(0.0371, np.float32), "z7": np.array(7, np.uint8)}
 CONSTANTS |= {"two2": np.array([1.5, -2], np.float32), "ends": np.array([1, 2])}
 CONSTANTS |= {
     name: np.array([1, 1, times], np.float32)
@@ -170,7 +181,7 @@ def test_more_than_the_bound() -> None:
 
 
 def test_without_a_bound() -> None:
-    with pytest.raises(CompileError, match="must be known"):
+    with pytest.raises(CompileError, match=r"must be known .*; --max-iterations may bound it"):
         rnncc.compile(_model(NODES["up"]))
     with pytest.raises(CompileError, match="the inputs have no size S"):
         rnncc.compile(_model(NODES["up"]), max_iterations="2*S")

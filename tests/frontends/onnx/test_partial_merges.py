@@ -24,6 +24,7 @@ CONSTANTS = {
     },
     **{"zero": np.array(0), "one": np.array(1), "w": np.eye(4, 3, 1, dtype=np.float32)},
     **{"end": np.array([1 << 31]), "none": np.array([0, 0]), "far": np.array([10**9, 2])},
+    **{"two": np.array(2), "8": np.array([8])},
     **{"3": np.array([3]), "first": np.array([0, 1]), "scalar": np.zeros(0, np.int64)},
 }
 LONGEST = [node("ReduceMax", "n", "m", keepdims=0), node("Reshape", "m rest", "longest")]
@@ -31,6 +32,11 @@ CUT = [*LONGEST, node("Slice", "x 0 longest 1", "s")]
 SIZES = [
     *(node("Shape", "x", "sx"), node("Gather", "sx 0", "N")),
     *(node("Shape", "s", "ss"), node("Gather", "ss 1", "M")),
+]
+EVEN = [
+    *(node("ReduceMax", "n", "most", keepdims=0), node("Div", "most two", "pairs")),
+    *(node("Mul", "pairs two", "m"), node("Reshape", "m rest", "longest")),
+    *(node("Slice", "x 0 longest 1", "s"), *SIZES),
 ]
 FLAT = [*CUT, *SIZES, node("Reshape", "s flat", "a"), node("MatMul", "a w", "b")]
 INT32 = [node("Shape", "s", "ss"), node("Cast", "ss", "si", to=6)]
@@ -70,6 +76,10 @@ NODES: dict[str, list[Any]] = {
     "by a product": [
         *(*CUT, *SIZES, node("Mul", "N M", "k")),
         *(node("Concat", "k rest", "to", axis=0), node("Reshape", "s to", "y")),
+    ],
+    "in pairs": [*EVEN, node("Concat", "N rest 2 4", "to", axis=0), node("Reshape", "s to", "y")],
+    "pairs side by side": [
+        *(*EVEN, node("Concat", "N rest 8", "to", axis=0), node("Reshape", "s to", "y")),
     ],
     "repeated": [*REPEATED, node("Unsqueeze", "r 1", "y")],
     "several axes": [*REPEATED, node("Slice", "r none far", "y")],
@@ -122,6 +132,14 @@ def test_rows_left_over_fail() -> None:
     compared(made, [{"x": x, "c": flags(1, 0, 1, 1, 0, 1)}, {"x": x, "c": flags(*[0] * 6)}])
     with pytest.raises(RunError):
         rnncc.compile(made).run({"x": x, "c": flags(1, 0, 1, 1, 0, 0)})
+
+
+def test_rows_of_a_sequence_left_over_fail() -> None:
+    nodes = [*CUT, *SIZES, node("Concat", "N rest 8", "to", axis=0), node("Reshape", "s to", "y")]
+    compiled: Any = rnncc.compile(of_lengths(nodes))
+    assert compiled.run(call([2, 4], 5))["y"].shape == (2, 2, 8)
+    with pytest.raises(RunError):
+        compiled.run(call([2, 3], 5))
 
 
 def test_rows_beside_a_tensor_of_as_many() -> None:

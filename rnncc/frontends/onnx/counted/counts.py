@@ -99,7 +99,7 @@ def most_counted(n: Node, number: SSAValue) -> Dim | None:
     most = _most_seen(n, number)
     if most is not None or n.scope.model.training or decided_size(n, number) is not None:
         return most
-    return n.scope.model.max_iterations
+    return n.most_given()
 
 
 def _most_seen(n: Node, number: SSAValue) -> Dim | None:

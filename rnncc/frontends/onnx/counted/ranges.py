@@ -55,8 +55,8 @@ def counted_range(n: Node) -> Partial | None:
 def _computed(n: Node) -> Partial | None:
     """start, start + delta, ... where start or delta is computed: as many as the user bounds; a
     call fails whose delta is 0, or of whose floats one is no number."""
-    b, most, dtype = n.b, n.scope.model.max_iterations, n.value(0).dtype
-    if most is None or n.scope.model.training or dtype not in LIMITS:
+    b, most, dtype = n.b, n.most_given(), n.value(0).dtype
+    if most is None or dtype not in LIMITS:
         return None
     if any(product(n.dims(at)) != 1 for at in range(3)):
         return None
@@ -79,7 +79,7 @@ def _computed(n: Node) -> Partial | None:
 def _most(n: Node, behind: SSAValue, start: float, delta: float) -> Dim | None:
     """The most numbers that a range may have, up to one that is computed."""
     if dtype_of(behind) in FLOATS:
-        return n.scope.model.max_iterations
+        return n.most_given()
     base, more = parted(behind)
     if base is None:
         return None

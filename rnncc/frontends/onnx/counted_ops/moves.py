@@ -289,7 +289,10 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Squeeze": squeezed,
     **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
-    **{name: convolved(name) for name in ("Conv", "com.microsoft.FusedConv")},
+    **{
+        name: convolved(name)
+        for name in ("Conv", "com.microsoft.FusedConv", "ConvInteger", "QLinearConv")
+    },
     **dict.fromkeys(("MaxPool", "AveragePool"), pooled),
     "ConvTranspose": transposed,
     "Pad": padded,

@@ -112,9 +112,7 @@ def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
         regrouped = _merged(n, x, sizes) or _in_groups(n, x, sizes)
         if regrouped is not None:
             return regrouped
-    if x.axis or not sizes or sizes[0] != -1 or any(size == 0 for size in sizes[1:]):
-        return None
-    return _put_together(n, x.made, x.count, sizes[1:])
+    return None if 0 in sizes else _put_together(n, x, sizes)
 
 
 def _parts(x: Partial, sizes: Sequence[Dim]) -> Dim | None:
@@ -226,14 +224,17 @@ def _rows_at(n: Node, tensor: SSAValue, places: SSAValue, axis: int) -> SSAValue
     return n.b.gather(tensor, n.b.minimum(places, last), axis)
 
 
-def _put_together(
-    n: Node, tensor: SSAValue, count: SSAValue, sizes: Sequence[Dim]
-) -> Partial | None:
+def _put_together(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
     """As many rows as are whole groups of others: if rows are left over, the run fails."""
-    b, parts = n.b, product(sizes).divide(product(dims_of(tensor)[1:]))
-    if parts is None or not parts.is_static:
+    if -1 not in sizes or x.count is None:
         return None
-    size, groups = b.size(parts, "i64"), (dims_of(tensor)[0] - (parts - 1)).over(int(parts))
-    whole = same_count(b, count, b.mul(b.div(count, size), size))
-    tensor = b.reshape(b.slice(tensor, 0, 0, groups * int(parts)), (groups, *sizes))
-    return Partial.counted(Value.computed(tensor), 0, b.div(whole, size))
+    axis, b = sizes.index(Dim.of(-1)), n.b
+    before, behind = sizes[:axis], sizes[axis + 1 :]
+    parts = product(behind).divide(product(x.dims[x.axis + 1 :]))
+    if parts is None or not parts.is_static or not _are_same(x, before, x.dims[: x.axis], 0):
+        return None
+    size, groups = b.size(parts, "i64"), (x.dims[x.axis] - (parts - 1)).over(int(parts))
+    whole = same_count(b, x.count, b.mul(b.div(x.count, size), size))
+    tensor = b.slice(n.scope.ssa(x.whole()), x.axis, 0, groups * int(parts))
+    tensor = b.reshape(tensor, (*before, groups, *behind))
+    return Partial.counted(Value.computed(tensor), axis, b.div(whole, size))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.counts import one_that_fits
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import Partial, filled
 from rnncc.frontends.onnx.counted_ops.batches import Operands, only, pads_around
 from rnncc.frontends.onnx.counted_ops.edges import mirrored
 from rnncc.frontends.onnx.counted_ops.sums import neutral, with_others
@@ -29,6 +29,11 @@ SPACE = 2
 """The first axis that windows lie along."""
 SUM = 3
 """What FusedConv adds to its result."""
+WEIGHTS_AT = {"QLinearConv": 3}
+"""Which input the weights are, if not the second."""
+ZERO_POINT = 2
+"""Of the rows, where a convolution is of integers."""
+OF_INTEGERS = ("ConvInteger", "QLinearConv")
 
 Move = Callable[[Node, Operands], Value | None]
 
@@ -38,17 +43,27 @@ def convolved(name: str) -> Move:
 
     def move(n: Node, inputs: Operands) -> Partial | None:
         x = only(inputs)
-        if x is None or x.count is None or x.axis < SPACE or n.has(SUM):
+        summed = name == "com.microsoft.FusedConv" and n.has(SUM)
+        if x is None or x.count is None or x.axis < SPACE or summed:
             return None
-        window = windows_of(n)[0][x.axis - SPACE]
+        window = windows_of(n, WEIGHTS_AT.get(name, 1))[0][x.axis - SPACE]
         if _same(n) and window.stride > 1:
             return _in_strides(n, x) if name == "Conv" else None
         if not all(Dim.of(pad).is_static for pad in window.pads):
             return None
-        n.inputs[0] = with_others(n, x, 0)
+        n.inputs[0] = _with_pads(n, x, name)
         return Partial.counted(n.built_as(name), x.axis, _number_of(n, window, x.count))
 
     return move
+
+
+def _with_pads(n: Node, x: Partial, name: str) -> Value:
+    """All rows of the bound, behind those that count what stands for 0."""
+    if name not in OF_INTEGERS or not n.has(ZERO_POINT):
+        return with_others(n, x, 0)
+    assert x.made is not None and x.count is not None
+    zero = n.b.reshape(n.scope.ssa(n.value(ZERO_POINT)), ())
+    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, zero))
 
 
 def _in_strides(n: Node, x: Partial) -> Partial:

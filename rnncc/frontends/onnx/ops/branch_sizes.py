@@ -1,6 +1,7 @@
-"""Branches whose results have other sizes, where sizes decide which of them is taken.
+"""Branches whose results have other sizes.
 
-`x if T >= 8 else pad(x, 8 - T)` has max(T, 8) rows: the size of a result is a formula too.
+Where sizes decide which of them is taken, the size of a result is a formula too: `x if T >= 8 else
+pad(x, 8 - T)` has max(T, 8) rows. Where the run decides, so it does how many of the rows count.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.formulas.offsets import formula_of
 from rnncc.frontends.onnx.values import Value, varies
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Compare, Not
@@ -126,3 +129,42 @@ def _of_sizes(scope: Scope, value: Value, sizes: Sequence[Dim]) -> Value:
         if own != size:  # neither may be more than there is where the branch is not taken
             x = scope.b.slice(scope.b.pad(x, axis, 0, own + size, 0.0), axis, 0, size)
     return Value.computed(x)
+
+
+def of_one_bound(one: Results, other: Results) -> tuple[list[Value], list[Value]]:
+    """The results of two branches, of which those that differ in size along one axis alone, or in
+    how many rows along it count, have as many rows as the larger one may: the run decides how many
+    of them count."""
+    pairs = [_bounded(one[0], a, other[0], b) for a, b in zip(one[1], other[1], strict=True)]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _bounded(left: Scope, a: Value, right: Scope, b: Value) -> tuple[Value, Value]:
+    axis = _differing_axis(a, b)
+    if axis is None or (left.model.training and a.dims != b.dims):
+        return a, b
+    sizes = list(a.dims)
+    sizes[axis] = larger(a.dims[axis], b.dims[axis])
+    return _counted(left, a, axis, sizes), _counted(right, b, axis, sizes)
+
+
+def _differing_axis(a: Value, b: Value) -> int | None:
+    """The one axis along which two results differ in size, or may in how many rows count."""
+    if a.rank != b.rank or not all(v.is_tensor or isinstance(v, Partial) for v in (a, b)):
+        return None
+    axes = {axis for axis in range(a.rank) if a.dims[axis] != b.dims[axis]}
+    axes |= {value.axis for value in (a, b) if isinstance(value, Partial)}
+    return axes.pop() if len(axes) == 1 else None
+
+
+def _counted(scope: Scope, value: Value, axis: int, sizes: Sequence[Dim]) -> Partial:
+    """A result with rows behind it, of which its own count."""
+    if not isinstance(value, Partial):
+        value = all_counted(scope.b, scope, value, axis)
+    return Partial.counted(_of_sizes(scope, value.whole(), sizes), axis, value.count)
+
+
+def all_counted(b: Builder, scope: Scope, value: Value, axis: int) -> Partial:
+    """A tensor as one whose number of rows along an axis the run decides: all that there are."""
+    tensor, size = Value.computed(scope.ssa(value)), b.size(value.dims[axis], "i64")
+    return Partial.counted(tensor, axis, size)

@@ -10,13 +10,12 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.captures import Captures
-from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import aligned
-from rnncc.frontends.onnx.ops.branch_sizes import Choice, choice_of, of_one_shape
+from rnncc.frontends.onnx.ops.branch_sizes import Choice, choice_of, of_one_bound, of_one_shape
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Value
@@ -41,10 +40,11 @@ def _if(n: Node) -> list[Any]:
     """The outputs of one of two graphs; of the other nothing is built where the condition is known,
     or where the rest of the model can only be built if an open size is equal to a number, or only
     if it is larger: calls check that. Where the condition compares sizes, those of branches'
-    results may differ.
+    results may differ; else those along one axis, of which the run then decides how many rows
+    count.
 
-    Refused: other conditions where branches' results differ in shape, type or length of lists, but
-    of lists to which a loop around appends.
+    Refused: other conditions where branches' results differ in size along several axes, in rank,
+    type or length of lists, but of lists to which a loop around appends; in training, in size.
     """
     known = n.value(0).numbers
     if known is not None:
@@ -98,7 +98,7 @@ def _either(n: Node, choice: Choice | None) -> list[Any]:
     first, second = aligned((one.scope, first), (other.scope, second))
     if choice is not None:
         first, second = of_one_shape(choice, (one.scope, first), (other.scope, second))
-    first, second = _alike(one, first, second), _alike(other, second, first)
+    first, second = of_one_bound((one.scope, first), (other.scope, second))
     _check_branches(n, first, second)
     gate = n.b.reshape(n.x(0, ("i1",)), ())
     tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
@@ -113,27 +113,6 @@ def _either(n: Node, choice: Choice | None) -> list[Any]:
         chosen = n.b.scan_of(consts, chosen, [], inside.b, results, Dim.of(1), gate=last)[0]
         gate = n.b.logical_not(gate)
     return refilled(first, chosen)
-
-
-def _alike(inside: Inside, own: Sequence[Value], others: Sequence[Value]) -> list[Value]:
-    """A branch's results, of which as many rows as there are count where the other one's does not
-    give all of as many."""
-    return [
-        _all_counted(inside.b, inside.scope, a, b.axis)
-        if isinstance(b, Partial) and a.is_tensor and a.dims == b.dims
-        else a
-        for a, b in zip(own, others, strict=True)
-    ]
-
-
-def all_counted(n: Node, value: Value, axis: int) -> Partial:
-    """A tensor as one whose number of rows along an axis the run decides: all that there are."""
-    return _all_counted(n.b, n.scope, value, axis)
-
-
-def _all_counted(b: Builder, scope: Scope, value: Value, axis: int) -> Partial:
-    tensor, size = Value.computed(scope.ssa(value)), b.size(value.dims[axis], "i64")
-    return Partial.counted(tensor, axis, size)
 
 
 def _branch(n: Node, which: str) -> tuple[Inside, list[Value]]:

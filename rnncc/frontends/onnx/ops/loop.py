@@ -16,7 +16,8 @@ from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import Appended
-from rnncc.frontends.onnx.ops.control import Inside, all_counted, inline, tensors_in
+from rnncc.frontends.onnx.ops.branch_sizes import all_counted
+from rnncc.frontends.onnx.ops.control import Inside, inline, tensors_in
 from rnncc.frontends.onnx.ops.ended_loop import ended, with_room
 from rnncc.frontends.onnx.ops.loop_body import (
     MAX_UNROLLED,
@@ -62,7 +63,7 @@ def _loop(n: Node, grown: Mapping[int, Growth] | None = None) -> list[Any]:
     except CountedState as state:
         if state.graph is not graph:
             raise
-        carried[state.index] = all_counted(n, carried[state.index], state.axis)
+        carried[state.index] = all_counted(n.b, n.scope, carried[state.index], state.axis)
     except UnreadState as state:
         if state.graph is not graph:
             raise
