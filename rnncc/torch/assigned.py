@@ -7,6 +7,7 @@ the module would read what this one left, compiled code would compute something 
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import warnings
@@ -290,5 +291,7 @@ def _number(leaf: Any) -> Any:
     """A number of Python's, or one that a tensor was made of."""
     constant = getattr(leaf, "constant", None)
     if isinstance(constant, torch.Tensor) and constant.numel() == 1:
-        return constant.item()
+        leaf = constant.item()
+    if isinstance(leaf, float) and math.isnan(leaf):
+        return math.nan  # lists are equal if they hold the same NaN
     return leaf if isinstance(leaf, int | float) else None
