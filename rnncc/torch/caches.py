@@ -27,9 +27,11 @@ from rnncc.torch.walk import is_users_class, what_is_behind
 
 _CACHED: Any = type(lru_cache(lambda: None))
 _HOLDERS = dict, list, deque
+_LEAD_NOWHERE = str, bytes, int, float, complex, type(None), torch.Tensor
 _MOST_ENTRIES = 1000
 """Of a dict or list whose entries may lead on."""
 _MOST_MET = 10_000
+"""Objects, functions and classes, of which code of large packages leads to many more."""
 
 
 def is_made_up(value: Any) -> bool:
@@ -45,10 +47,10 @@ class Caches:
         self._dicts = list[tuple[MutableMapping[Any, Any], dict[Any, Any]]]()
         self._lists = list[tuple[Any, list[Any]]]()
         self._classes = list[tuple[type, dict[str, Any]]]()
-        waiting: list[Any] = list(module.modules())
-        while waiting and len(self._met) < _MOST_MET:
-            x = waiting.pop()
-            if id(x) not in self._met:
+        waiting = deque[Any](module.modules())
+        while waiting and len(self._met) < _MOST_MET:  # what is nearest comes first
+            x = waiting.popleft()
+            if id(x) not in self._met and not isinstance(x, _LEAD_NOWHERE):
                 self._met[id(x)] = x
                 waiting += self._meet(x)
 
@@ -85,7 +87,7 @@ class Caches:
             yield from x if len(x) <= _MOST_ENTRIES else ()
         elif isinstance(x, partial):
             yield from (x.func, *x.args, *x.keywords.values())
-        elif not isinstance(x, torch.Tensor):
+        else:
             yield from self._of_object(x)
 
     def _of_class(self, kind: type) -> Iterator[Any]:
@@ -94,6 +96,8 @@ class Caches:
             yield from (*vars(kind).values(), *kind.__mro__)
 
     def _of_object(self, x: Any) -> Iterator[Any]:
+        if isinstance(x, ModuleType):  # functions name what they take out of it
+            return
         if isinstance(x, _CACHED):
             self._functions.append(x)
         yield from what_is_behind(x)
@@ -107,7 +111,7 @@ class Caches:
 
     def _of_function(self, function: FunctionType) -> Iterator[Any]:
         names, code = function.__globals__, function.__code__
-        if any(step.opname == "STORE_GLOBAL" for step in dis.get_instructions(code)):
+        if dis.opmap["STORE_GLOBAL"] in code.co_code[::2]:
             self._dicts.append((names, dict(names)))
         loaded = _names(code)
         named = [names[name] for name in loaded if name in names]
