@@ -58,7 +58,7 @@ def _add_operands(module: GraphModule, plain: bool) -> None:
         for place in _OPERANDS.get(name_of(node), ()) if is_call(node) else ():
             if place < len(node.args) and _fits(node.args[place], value_of(node)):
                 kinds[f"{name_of(node)} {place} {type_of(value_of(node))}"].append((node, place))
-    several = [each for each in kinds.values() if len({node.args[i] for node, i in each}) > 1]
+    several = [each for each in kinds.values() if len({str(node.args[i]) for node, i in each}) > 1]
     editor = Editor(module, plain) if several else None
     for node, place in (pair for each in several for pair in each):
         assert editor is not None
