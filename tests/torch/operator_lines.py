@@ -182,6 +182,8 @@ OPERATORS: dict[str, Operator] = {
     "x log y": lambda x, y, n: (
         torch.xlogy(x.relu(), y.abs())
         + torch.xlogy(x - x.detach(), torch.cat([y[:2], x[2:].abs()]))
+        + torch.special.xlog1py(x.relu(), y.abs())
+        + torch.special.xlog1py(x - x.detach(), torch.cat([y[:2] - 1, x[2:].abs()]))
     ),
     "decimals": lambda x, y, n: x.round(decimals=1) + (100 * y).round(decimals=-2),
     "more norms": lambda x, y, n: (

@@ -264,3 +264,14 @@ def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
     scan = import_module("torch._higher_order_ops.scan").scan
     last, ys = scan(lambda h, x: (h + x, h * x), torch.zeros(2), x)
     assert (last.tolist(), ys.tolist()) == ([3, 3], [[0, 0], [1, 1], [2, 2]])
+
+
+def test_nan_is_the_same_number_in_each_call() -> None:
+    """Where values are missing; nothing is kept from call to call."""
+
+    class Filled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.masked_fill(x > 0, float("nan")).nanmean(0)
+
+    net, x = Filled(), torch.linspace(-1, 1, 10).view(5, 2)
+    torch.testing.assert_close(rt.compile(net, (x,))(x), net(x), **CLOSE)

@@ -278,6 +278,19 @@ def filled_alike(layer: Any, x: Any) -> Any:
     return torch.stack(out)
 
 
+def chosen(layer: Any, x: Any) -> Any:
+    """Numbers of steps that are chosen, put where a mask is true, and the weight of a mean."""
+    h = mean = x[:, 0] * 0
+    most, first = torch.full((2,), -9.0), torch.full((2,), -1)
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t])
+        score, mean = h.sum(-1), torch.lerp(mean, h, 1 / (t + 1))
+        first = torch.where(score > most, t, first)
+        h = h.masked_fill(x[:, t] > 1, 0.1 * t)
+        most = torch.maximum(most, score)
+    return h + mean, first
+
+
 def new_axes(layer: Any, x: Any) -> Any:
     """Rows that get a new axis as they are read."""
     h = x[:, 0, None] * 0
@@ -315,6 +328,7 @@ BODIES: dict[Any, list[int]] = {
     integers: [9],
     drawn: [],
     filled: [9],
+    chosen: [9],
     filled_alike: [4],
     new_axes: [9],
     clocked: [9],

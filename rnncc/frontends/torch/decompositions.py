@@ -46,6 +46,7 @@ def beside_core() -> dict[Any, Any]:
         ops.multilabel_margin_loss_forward.default: multilabel_margin_loss,
         ops._embedding_bag.default: _embedding_bag,
         ops._embedding_bag_forward_only.default: _embedding_bag,
+        ops.special_xlog1py.default: _xlog1py,
     }
     return {**known, **own}
 
@@ -77,6 +78,12 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
     norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
     one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
     return (one * other).sum(dim)
+
+
+def _xlog1py(x: Any, y: Any) -> Any:
+    """x · ln(1 + y); 0 where x is 0, unless y is NaN. PyTorch's own has no slope by x there."""
+    endless = (x == 0) & ((y <= -1) | (y == torch.inf))
+    return x * torch.log1p(torch.where(endless, 0, y))
 
 
 def _pdist(x: Any, p: float = 2) -> Any:

@@ -7,6 +7,7 @@ the module would read what this one left, compiled code would compute something 
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import warnings
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
@@ -34,6 +34,7 @@ from rnncc.frontends.torch.numbers import counters
 from rnncc.frontends.torch.own_operators.recurrent_op import kept_whole
 from rnncc.frontends.torch.watching.reading import asking_frame
 from rnncc.records import record
+from rnncc.torch.objects.caches import Caches, is_made_up
 from rnncc.torch.objects.kept import Snapshot, StatePlace, at_end_of, tensors_of
 from rnncc.torch.objects.known_values import knowing_values
 
@@ -50,22 +51,27 @@ def refusing_state(
         CompileError: a call of the module reads what an earlier one put somewhere.
     """
     before, places, nested = Snapshot(module), list[StatePlace](), list[bool]()
-    drawn = _random_states()
+    drawn, caches = _random_states(), Caches(module)
 
     def look() -> None:
         with torch._C.DisableTorchFunction():
             places.extend(_assigned(module, before))
+            caches.clear()
 
     try:
         with at_end_of(module, look):
             yield nested
     finally:
         _put_back(before, places)
+        caches.clear()
     if _random_states() != drawn:
         what = "random numbers of Python and NumPy would be the same at each call"
         raise CompileError(type(module).__name__, what, "torch.rand, or take them as an argument")
     if places or not any(nested):
-        _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
+        try:
+            _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
+        finally:
+            caches.clear()
 
 
 def has_graphs_within(program: ExportedProgram) -> bool:
@@ -205,18 +211,14 @@ def _remove(place: StatePlace) -> None:
     """Take away what only an export has put there."""
     owner, key = place.owner, place.key
     if isinstance(owner, (list, deque)):
-        kept = [x for x in owner if not _is_made_up(x)]
+        kept = [x for x in owner if not is_made_up(x)]
         owner.clear()
         owner.extend(kept)
     elif isinstance(owner, dict):
-        if _is_made_up(owner.get(key)):
+        if is_made_up(owner.get(key)):
             del owner[key]
-    elif _is_made_up(getattr(owner, key, None)):
+    elif is_made_up(getattr(owner, key, None)):
         delattr(owner, key)
-
-
-def _is_made_up(value: Any) -> bool:
-    return any(isinstance(x, (FakeTensor, FunctionalTensor)) for x in tensors_of(value))
 
 
 class _AsExported(TorchFunctionMode):
@@ -319,5 +321,7 @@ def _number(leaf: Any) -> Any:
     """A number of Python's, or one that a tensor was made of."""
     constant = getattr(leaf, "constant", None)
     if isinstance(constant, torch.Tensor) and constant.numel() == 1:
-        return constant.item()
+        leaf = constant.item()
+    if isinstance(leaf, float) and math.isnan(leaf):
+        return math.nan  # lists are equal if they hold the same NaN
     return leaf if isinstance(leaf, int | float) else None

@@ -177,7 +177,7 @@ class Walk:
 
     def _meet(self, value: Any, name: str) -> None:
         """Something that the code names."""
-        for part in _behind(value):
+        for part in what_is_behind(value):
             self._meet(part, name)
         if isinstance(value, FunctionType):
             self._function(value, name)
@@ -251,7 +251,7 @@ def _read_by(function: FunctionType) -> Iterator[Any]:
     yield from ("." + name for name in _OF_FUNCTIONS)
 
 
-def _behind(value: Any) -> Iterator[Any]:
+def what_is_behind(value: Any) -> Iterator[Any]:
     """What is called, or read, where something else is."""
     if isinstance(value, property):
         yield value.fget
