@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import importlib.util
 import logging
 import sys
@@ -104,6 +105,40 @@ def test_functions_that_run() -> None:
     finally:
         sys.setprofile(before)
     assert own in traced
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="hooks of Python's profiler are others")
+def test_no_function_calls_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a hook in Python, which took a seventh of the time of a first call."""
+    called = list[Any]()
+    monkeypatch.setattr(runs.RanCode, "note", lambda *event: called.append(event))
+    with runs.running() as ran:
+        hook = sys.getprofile()
+        sorted_sum([2, 1])
+        assert sys.getprofile() is hook
+    assert sys.getprofile() is None
+    assert runs.ran_by(sorted_sum.__code__) in ran
+    assert not called
+
+
+def no_hook(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("hook", [no_hook, None])
+def test_a_hook_that_code_leaves(hook: Any) -> None:
+    """It stays, and what ran behind it may be anything."""
+    before, profiler = sys.getprofile(), cProfile.Profile()
+    try:
+        with runs.running() as ran:
+            sys.setprofile(hook) if hook else profiler.enable()
+            sorted_sum([2, 1])
+        left = sys.getprofile()
+    finally:
+        profiler.disable()
+        sys.setprofile(before)
+    assert left is (no_hook if hook else profiler)
+    assert runs.ran_by(no_hook.__code__) in ran
 
 
 def sorted_sum(numbers: list[int]) -> int:

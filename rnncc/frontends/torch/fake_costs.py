@@ -25,6 +25,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from rnncc.frontends.torch.branches.marks import MARK
+from rnncc.frontends.torch.fake_memory import has_memory, result_of
 from rnncc.frontends.torch.numbers.known_constants import forget_written, note_mark
 from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.readings import readings
@@ -48,6 +49,7 @@ def remember_whole_operators() -> None:
     remembered = getattr(kind, "_cached_dispatch_impl", None)
     if own is None or remembered is None:  # PyTorch computes shapes in another way
         return
+    is_quick = has_memory()
 
     @wraps(own)
     def dispatch(mode: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,6 +71,8 @@ def remember_whole_operators() -> None:
             if _may_be_fakes(mode, func, args):
                 convert = mode.fake_tensor_converter.from_real_tensor
                 args = [convert(mode, x) if type(x) in _PLAIN else x for x in args]
+            if is_quick:
+                return result_of(remembered, mode, func, types, args, kwargs)
         return remembered(mode, func, types, args, kwargs)
 
     kind._dispatch_impl = dispatch
