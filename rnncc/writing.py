@@ -1,8 +1,9 @@
 """Writes every file: whole or not at all, under a name of nobody else's, never through a link.
 
-New files have the mode that the umask leaves. Where a link stands in the place of a file, the link
-is replaced, and what it leads to stays. A device, a FIFO, or an open file such as /dev/stdout is
-written to as it is.
+A file is on the disk before it takes its name: a machine that stops leaves the old one or the new
+one, and no holes. New files have the mode that the umask leaves. Where a link stands in the place
+of a file, the link is replaced, and what it leads to stays. A device, a FIFO, or an open file such
+as /dev/stdout is written to as it is.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def replacing(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
         try:
             with create(partial, mode) as file:
                 yield file
+                file.flush()
+                _settle(file.fileno())
             partial.replace(path)
         except BaseException:  # an interruption too
             with suppress(OSError):
@@ -150,6 +153,10 @@ def _move(files: Sequence[Path], out: Path) -> None:
         target = out / file.name
         if target.is_dir() and not target.is_symlink():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    for file in files:
+        # the umask may leave a file that nobody can read
+        with suppress(PermissionError), file.open("rb") as written:
+            _settle(written.fileno())
     try:
         for file in files:
             file.replace(out / file.name)
@@ -158,6 +165,15 @@ def _move(files: Sequence[Path], out: Path) -> None:
             with suppress(FileNotFoundError):
                 file.replace(out / file.name)
         raise
+
+
+def _settle(descriptor: int) -> None:
+    """Wait until a file is on the disk, if its file system can tell."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
 
 
 def _stream(path: Path) -> int | None:

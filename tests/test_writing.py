@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
@@ -157,6 +158,48 @@ def test_products_come_together(out: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def interrupted(*_: object) -> Any:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["a file", "products"])
+def test_a_file_is_on_the_disk_before_it_takes_its_name(
+    together: bool, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled, sync, replace = set[int](), os.fsync, Path.replace
+
+    def note(descriptor: int) -> None:
+        settled.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def checked(path: Path, target: Path) -> Path:
+        assert path.stat().st_ino in settled, f"{target} may be lost"
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", checked)
+    if together:
+        with staged(out) as folder:
+            for name in ("a.so", "a.h"):
+                (folder / name).write_bytes(b"content")
+    else:
+        write_file(out / "a.h", "content")
+    assert (out / "a.h").read_text() == "content"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_a_disk_that_cannot_tell(number: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems do not know the question; an error of the disk is one of the file."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    if number == errno.EINVAL:
+        write_file(out / "a.h", "content")
+        assert (out / "a.h").read_text() == "content"
+    else:
+        with pytest.raises(OSError, match=r"a\.h"):
+            write_file(out / "a.h", "content")
+        assert not list(out.iterdir())
 
 
 @pytest.mark.parametrize("at", range(3))
