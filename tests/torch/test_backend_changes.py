@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator
@@ -115,6 +117,25 @@ def test_deques_keep_to_their_length(length: int) -> None:
         with torch.no_grad():
             torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
         assert len(compiled.rows) == length
+
+
+BEFORE = """
+import torch
+
+torch.compile(lambda xs: xs[0] + 1, backend="eager")([torch.zeros(2)])
+
+import tests.torch.test_backend_changes as here
+
+here.test_deques_keep_to_their_length(2)
+"""
+
+
+def test_deques_where_dynamo_has_read_code_before() -> None:
+    """Tables of TorchDynamo hold the methods that it had when it was first used."""
+    run = subprocess.run(
+        [sys.executable, "-c", BEFORE], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_variables_of_old_code() -> None:

@@ -41,6 +41,7 @@ def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
         return result
 
     builder.wrap_listlike = wrap_listlike
+    _forget_tables(builder)
 
     @wraps(call)
     def call_method(own: Any, tx: Any, *args: Any) -> Any:
@@ -64,3 +65,11 @@ def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
                 x.maxlen = length
 
     effects.codegen_update_mutated = update
+
+
+def _forget_tables(builder: Any) -> None:
+    """Have Dynamo look its methods up again: if it has read code before, tables hold the old ones."""
+    for name in ("_type_dispatch", "_type_dispatch_impl"):
+        table = getattr(builder, name, None)
+        if hasattr(table, "cache_clear"):
+            table.cache_clear()

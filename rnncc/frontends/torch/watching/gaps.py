@@ -61,6 +61,7 @@ def _tell_identity() -> None:
         handler = partial(_identity, operator)
         for kind in (ConstDictVariable, ListVariable):
             handlers[operator].append(((kind, kind), handler))  # asked behind PyTorch's own
+    BuiltinVariable.call_function_handler_cache.clear()  # made of those that there were
 
 
 def _identity(operator: Any, tx: Any, left: Any, right: Any) -> Any:
