@@ -212,7 +212,10 @@ def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., A
 
 @once
 def _patch() -> None:
-    """Let Dynamo compare with the larger limit while this thread reads such a function."""
+    """Let Dynamo compare with the larger limit while this thread reads such a function.
+
+    It also logged that it could not sort the functions which it leaves out (`reading_silently`).
+    """
     frames: Any = convert_frame
     own, config = frames.exceeds_recompile_limit, torch._dynamo.config
 
@@ -224,3 +227,14 @@ def _patch() -> None:
             return own(*args)
 
     frames.exceeds_recompile_limit = exceeds
+    measured: Any = torch._dynamo.utils
+    settings = measured._get_dynamo_config_for_logging
+
+    @wraps(settings)
+    def sortable_settings() -> Any:
+        if not _reading:
+            return settings()
+        with config.patch(ignore_logging_functions=set()):
+            return settings()
+
+    measured._get_dynamo_config_for_logging = sortable_settings
