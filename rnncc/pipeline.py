@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rnncc.options import Options
 from rnncc.passes.cleanup.simplify import Simplify
-from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
+from rnncc.passes.gradients.strip_stop_gradient import StripStopGradient
 from rnncc.passes.layouts.carry_layouts import CarryLayouts
 from rnncc.passes.layouts.sink_transposes import SinkTransposes
 from rnncc.passes.layouts.split_windows import SplitWindows

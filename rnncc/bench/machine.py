@@ -15,7 +15,7 @@ from typing import Any
 from rnncc_runtime.memory import Memory
 
 from rnncc.bench.probes import MATRICES, block_bytes, probes
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.records import record
 

@@ -18,7 +18,7 @@ import rnncc
 from rnncc.bench import repository
 from rnncc.bench.cases import NET, Case
 from rnncc.bench.contenders import ALONE, Array, Setup, Workload
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value

@@ -9,7 +9,7 @@ from rnncc.bench import repository
 from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import Phase, phases
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import compiling
 from rnncc.kern.library import Library
 from rnncc.options import Options

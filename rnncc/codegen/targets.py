@@ -60,7 +60,7 @@ def _cpu(triple: str) -> TargetRow:
         what = f"{architecture} has no mode that flushes denormals"
         refused["flush_denormals"] = (what, "leave it out")
     return TargetRow(
-        "rnncc.codegen.cpu.machines",
+        "rnncc.codegen.cpu.resolve",
         conventions.products,
         conventions.by_default,
         knobs=("cache", "vectors", "chains", "ahead"),

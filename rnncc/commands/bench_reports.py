@@ -11,7 +11,7 @@ import click
 
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.running import CaseResult, Effort
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.driver.timing import time_text
 

@@ -25,7 +25,7 @@ from rnncc.bench.roofline import bounds, least, library_of
 from rnncc.bench.running import CaseResult, Effort, run
 from rnncc.codegen.cpu.library.entries import threading_cost_of
 from rnncc.codegen.cpu.machine import measured
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands import libraries
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_markdown, print_results
 from rnncc.commands.options import options_of

@@ -92,16 +92,25 @@ def set_apart(lowering: Lowering, y: SSAValue) -> Placed | None:
     Addresses that differ by a multiple of 4096 bytes have the same set of a cache, which holds 8 to
     16 lines. A loop that takes some units through several steps, then the next ones, touches a line
     of each row: rows of such a length would drive each other out. None where the length is
-    another, or something reads more than a row of the sequence.
+    another, something reads more than a row of the sequence, or planning may give it the memory of
+    a slot of the tape, whose rows lie as far apart as they are long.
     """
     steps, *dims = dims_of(y)
     item = ITEM_BYTES[dtype_of(y)]
     same_sets = all(factor * item % SETS == 0 for _, factor in product(dims).terms)
     if lowering.target.waits_are_dear or steps == 1 or not same_sets or not _by_rows(y):
         return None
+    if _is_as_long_as_a_slot(lowering, y):
+        return None
     apart = product(dims) + LINE // item
     buffer = lowering.scratch(y, [steps, apart]).buffer
     return Placed(buffer, Access(ZERO, (apart, *dense(dims))))
+
+
+def _is_as_long_as_a_slot(lowering: Lowering, y: SSAValue) -> bool:
+    slots = [port for port in lowering.result.inputs if port.kind == "saved"]
+    size = product(dims_of(y))
+    return any(slot.dtype == dtype_of(y) and product(slot.dims) == size for slot in slots)
 
 
 def _by_rows(sequence: SSAValue) -> bool:

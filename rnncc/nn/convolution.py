@@ -24,7 +24,7 @@ a window has a run of taps for each."""
 MANY = 8
 """Groups that fill a vector, or half of one."""
 MAX_GROUPS = 512
-"""Of which each is a product of its own: compile time grows with them."""
+"""Of which each may be a product of its own: compile time grows with them, 20 ms for each."""
 
 
 def by_unit(b: Builder, x: SSAValue, weights: SSAValue) -> SSAValue:
@@ -34,24 +34,11 @@ def by_unit(b: Builder, x: SSAValue, weights: SSAValue) -> SSAValue:
 
 def are_sums(channels: int, outputs: int, groups: int) -> bool:
     """Whether groups of so many channels and outputs are sums over taps, lanes running along the
-    groups, rather than a product each: depthwise ones, and many of few channels."""
+    groups, rather than a product each: depthwise ones, many of few channels, and more of any than
+    `MAX_GROUPS`."""
     few = channels <= FEW and outputs <= FEW
-    return groups > 1 and few and (channels == 1 or groups >= MANY)
-
-
-def has_too_many_groups(weights: Sequence[Dim], groups: int, transposed: bool = False) -> bool:
-    """Whether more groups than `MAX_GROUPS` would be a product each.
-
-    Args:
-        weights: their sizes, [M, C / groups, taps...]; of the opposite [C, M / groups, taps...].
-        transposed: whether it is the opposite of a convolution.
-    """
-    if groups <= MAX_GROUPS:
-        return False
-    first, second = weights[:2]
-    if transposed or not (first.is_static and second.is_static):
-        return first != groups or second != 1
-    return not are_sums(int(second), int(first) // groups, groups)
+    gains = groups > 1 and few and (channels == 1 or groups >= MANY)
+    return gains or groups > MAX_GROUPS
 
 
 def convolution(

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.convolution import by_unit, with_bias
+from rnncc.nn.convolution import are_sums, by_unit, with_bias
 from rnncc.nn.grid_sampling import sample_at
 from rnncc.nn.windows import Window
 
@@ -59,6 +59,10 @@ def deformed_convolution(
     rows, depth = product([batch, *counts]), int(channels) // groups * taps
     y = b.reshape(y, (rows, groups * depth))
     each = outputs // groups
+    if are_sums(int(channels) // groups, each, groups):
+        y = b.reshape(y, (rows, groups, 1, depth))
+        y = b.reduce("sum", b.mul(y, b.reshape(weights, (groups, each, depth))), [3])
+        return with_bias(b, b.reshape(y, (batch, *counts, outputs)), bias)
     by_group = list[SSAValue]()
     for group in range(groups):
         own = b.reshape(b.slice(weights, 0, group * each, each), (each, depth))

@@ -12,7 +12,13 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import channels_first, channels_last, convolution, with_bias
+from rnncc.nn.convolution import (
+    MAX_GROUPS,
+    channels_first,
+    channels_last,
+    convolution,
+    with_bias,
+)
 from rnncc.nn.windows import Window, windowed
 
 MAX_TAPS = 1024
@@ -20,6 +26,15 @@ MAX_TAPS = 1024
 VECTOR = 16
 """Units of a phase from which on a product of its own gains more than laying windows over each
 other costs."""
+
+
+def has_too_many_groups(weights: Sequence[Dim], groups: int) -> bool:
+    """Whether more groups than `MAX_GROUPS` would be a product each.
+
+    Args:
+        weights: their sizes, [C, M / groups, taps...].
+    """
+    return groups > MAX_GROUPS and _are_shared(weights, groups)
 
 
 def transposed_convolution(
@@ -49,19 +64,30 @@ def transposed_convolution(
         if _are_shared(dims_of(weights), groups) and not _are_even(windows):
             y = _with_whole_gradients(b, y, x, weights, windows, sizes, groups)
         return with_bias(b, y, bias)
-    taps = [window.taps for window in windows]
-    inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
     x, channels = channels_last(b, x), len(windows) + 1
-    parts = list[SSAValue]()
-    for group in range(groups):
-        group_x = b.slice(x, channels, group * inputs, inputs)
-        own = b.slice(weights, 0, group * inputs, inputs)
-        y = b.matmul(group_x, b.reshape(own, (inputs, outputs * math.prod(taps))))
-        parts.append(b.reshape(y, (*dims_of(y)[:-1], outputs, *taps)))
-    y = b.concat(parts, channels)
+    y = _outer_products(b, x, weights, groups)
     for axis, (window, (size, before)) in enumerate(zip(windows, sizes, strict=True), 1):
         y = _laid_over(b, move_axis(b, y, channels + 1, axis + 1), axis, window, size, before)
     return with_bias(b, y, bias)
+
+
+def _outer_products(b: Builder, x: SSAValue, weights: SSAValue, groups: int) -> SSAValue:
+    """Each element of x [N, sizes..., C] times its weights: [N, sizes..., M, taps...].
+
+    A product each group; where groups have one channel nothing is added up, and all are one.
+    """
+    (channels, outputs, *taps), axis = map(int, dims_of(weights)), len(dims_of(x)) - 1
+    inputs = channels // groups
+    if groups > 1 and inputs == 1:
+        y = b.mul(b.reshape(x, (*dims_of(x), 1, *[1] * len(taps))), weights)
+        return b.reshape(y, (*dims_of(x)[:-1], groups * outputs, *taps))
+    parts = list[SSAValue]()
+    for group in range(groups):
+        own = b.slice(weights, 0, group * inputs, inputs)
+        own = b.reshape(own, (inputs, outputs * math.prod(taps)))
+        y = b.matmul(b.slice(x, axis, group * inputs, inputs), own)
+        parts.append(b.reshape(y, (*dims_of(y)[:-1], outputs, *taps)))
+    return b.concat(parts, axis)
 
 
 def _laid_over(

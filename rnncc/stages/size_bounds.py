@@ -42,19 +42,22 @@ def completed(
         CompileError: a size is negative in each call, or in some that no bound can refuse: in a run
             of steps between checkpoints.
     """
-    facts, needed = tuple(bounds), list[Dim]()
+    known, needed = tuple(bounds), list[Dim]()
     for program in programs:
         runs = _runs(program)
+        facts = *known, *(fact for both in runs.values() for fact in both)
         for size in dict.fromkeys(size.substitute(trip_counts) for size in sizes_in(program.net)):
-            if is_natural(size, [*facts, *runs.values()]):
+            if is_natural(size, facts):
                 continue
             if size.is_static or not size.symbols.isdisjoint(runs):
                 raise CompileError(program.source, f"a size {size} is negative")
             needed.append(size)
-    return smallest([*facts, *needed])
+    return smallest([*known, *needed])
 
 
-def _runs(program: Program) -> dict[str, Dim]:
-    """The lengths of runs between checkpoints: name -> how much shorter than the longest it is."""
+def _runs(program: Program) -> dict[str, tuple[Dim, Dim]]:
+    """What holds of the lengths of runs between checkpoints: name -> how much shorter than the
+    longest one is, and how much longer than the shortest, of one step."""
     chunks = (op for op in program.net.walk() if isinstance(op, Chunks))
-    return {op.extent.data: op.chunk.data - Dim.of(op.extent.data) for op in chunks}
+    lengths = ((op.extent.data, op.chunk.data) for op in chunks)
+    return {name: (most - Dim.of(name), Dim.of(name) - 1) for name, most in lengths}

@@ -16,6 +16,7 @@ import torch
 import torch._dynamo
 from torch._dynamo import convert_frame, eval_frame
 from torch._dynamo.eval_frame import DynamoStance, TorchPatcher
+from torch._dynamo.variables.misc import ExceptionVariable
 
 from rnncc.frontends.torch.patches import ThreadScope, ThreadStack, once
 
@@ -157,6 +158,33 @@ class BeforeReading:
             self._entered = ExitStack()
             for context in self._contexts():
                 self._entered.enter_context(context)
+
+
+def _message_of(raised: Any) -> str:
+    """What code that is read raises, with its message, of which 2.11 tells the class alone."""
+    known = (x.as_python_constant() for x in raised.args if x.is_python_constant())
+    return f"{raised.exc_type.__name__}({', '.join(map(repr, known))})"
+
+
+if not hasattr(ExceptionVariable, "debug_repr"):
+    setattr(ExceptionVariable, "__str__", _message_of)  # noqa: B010
+
+
+@contextmanager
+def without_hooks_left() -> Generator[None]:
+    """At the end of the block take away what PyTorch hears of buffers by, if an export has left it.
+
+    That of 2.11 does so where it fails: from then on TorchDynamo could read no module that is
+    assigned a buffer.
+    """
+    hooks: Any = torch.nn.modules.module._global_buffer_registration_hooks
+    before = set(hooks)
+    try:
+        yield
+    finally:
+        for key in [key for key in hooks if key not in before]:
+            if hooks[key].__module__.startswith("torch."):
+                del hooks[key]
 
 
 def check_begun() -> None:

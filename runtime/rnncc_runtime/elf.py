@@ -52,6 +52,8 @@ def check_whole(file: Path) -> None:
             for entry in _SEGMENT.iter_unpack(opened.read(width * count)):
                 if entry[2] + entry[5] > size:
                     raise LoadError(f"{file}: the library is cut off at {size} bytes")
+            if sections + own_width * own_count > size:
+                raise LoadError(f"{file}: the library is cut off at {size} bytes")
             if sections and own_width == _SECTION.size and 0 < names < own_count <= _MOST:
                 hole = next(_holes(opened, size, sections, own_count, names), None)
                 if hole is not None:

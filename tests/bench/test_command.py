@@ -16,7 +16,7 @@ from rnncc_runtime import TensorSpec
 from benchmarks.suites import SUITES
 from rnncc.bench import machine, repository
 from rnncc.cli import main
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands import benching
 from rnncc.driver.drawn import drawn
 

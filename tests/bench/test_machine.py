@@ -10,7 +10,7 @@ from rnncc_runtime.memory import Memory
 from rnncc.bench.machine import Ceilings, Measuring, block_sizes, find_caches, measure
 from rnncc.bench.probes import block_bytes, probes
 from rnncc.bench.running import cores
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 
 CEILINGS = Ceilings(
     8,

@@ -11,7 +11,7 @@ from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import Phase, phases, product_flops
 from rnncc.bench.roofline import bound, bounds, least, library_of
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import compiling
 from rnncc.ir.builder import Builder
 from rnncc.options import Options

@@ -10,7 +10,7 @@ import pytest
 import rnncc_runtime
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.passes.gradients.differentiate import differentiate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnncc.cells import Layer, graves_lstm, gru
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.interpreter import run
 from rnncc.passes.gradients.differentiate import differentiate
 from tests.cells.helpers import assert_all_close, compiled, exact, gradients, inputs_of

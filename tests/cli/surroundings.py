@@ -32,7 +32,7 @@ LOADED = (
 
 def main() -> None:
     """Answer requests until there are no more."""
-    from rnncc.codegen.cpu.machines import resolve_target
+    from rnncc.codegen.cpu.resolve import resolve_target
 
     resolve_target()
     for name in LOADED.split():

@@ -13,7 +13,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc.cli import main
-from rnncc.codegen.cpu import machines
+from rnncc.codegen.cpu import resolve
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
@@ -56,7 +56,7 @@ def test_inspect(library: str, capsys: Capture) -> None:
 def test_inspect_says_what_code_is_tuned_for(
     cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(machines, "tuned_for", lambda *_: "sapphirerapids")
+    monkeypatch.setattr(resolve, "tuned_for", lambda *_: "sapphirerapids")
     library = str(rnncc.build(rnncc.cells.elman(2, 3), out=tmp_path, name="layer", cpu=cpu).library)
     here = llvm.get_host_cpu_name()
     assert main(["inspect", library]) == 0

@@ -12,7 +12,7 @@ from rnncc_runtime import Model
 
 import rnncc
 from rnncc.codegen.cpu.library.entries import emit_module
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.ir.program import Program

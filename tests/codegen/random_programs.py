@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.kern import interpreter as kern_interpreter

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rnncc.codegen.cpu.library.entries import emit_module
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.driver import compiling

@@ -9,7 +9,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu import function
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

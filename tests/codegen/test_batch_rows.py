@@ -12,8 +12,8 @@ import pytest
 from rnncc.codegen.cpu import function
 from rnncc.codegen.cpu.finished_sums import finished_sums
 from rnncc.codegen.cpu.library import entries
-from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.kern.program import KernelProgram

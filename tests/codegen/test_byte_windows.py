@@ -7,7 +7,7 @@ import pytest
 from rnncc_runtime import Pool
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rnncc.codegen.cpu.machine.cpus import CPUS
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm.objects import initialize
 from rnncc.driver import compiling
 from rnncc.errors import CompileError

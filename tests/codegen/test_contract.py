@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
 from rnncc.ir.dims import Dim
 from rnncc.kern import interpreter as kern_interpreter

@@ -10,7 +10,7 @@ from hypothesis import given
 from rnncc_runtime import Pool
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

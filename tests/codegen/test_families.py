@@ -12,7 +12,7 @@ import pytest
 
 import rnncc
 from rnncc import cells
-from rnncc.codegen.cpu import machines
+from rnncc.codegen.cpu import resolve
 from rnncc.codegen.cpu.machine import measured
 from rnncc.codegen.cpu.machine.cpus import CPUS
 from rnncc.codegen.cpu.machine.families import (
@@ -25,7 +25,7 @@ from rnncc.codegen.cpu.machine.families import (
     family_of,
     tuned_for,
 )
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 
 HERE = resolve_target().cpu
 
@@ -141,7 +141,7 @@ def test_bits_do_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     net, results = cells.gru(96, 200), list[Any]()
     other = Family(4, 8, 8 * KIB, 64 * KIB, ahead=256, far=4 * KIB, far_rows=36)
     for family in (USUAL, other, Family(1, 1, 256 * KIB, 16 * MIB)):
-        monkeypatch.setattr(machines, "family_of", lambda *_, f=family: f)
+        monkeypatch.setattr(resolve, "family_of", lambda *_, f=family: f)
         model = rnncc.compile(net, train=True)
         outputs, tape = model.forward({"x": x})
         gradients = model.backward(tape, {"y": np.cos(outputs["y"])})

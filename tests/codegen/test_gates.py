@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run

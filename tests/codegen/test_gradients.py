@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.passes.cleanup.simplify import Simplify
 from rnncc.passes.gradients.differentiate import differentiate

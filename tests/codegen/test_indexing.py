@@ -12,7 +12,7 @@ from rnncc_runtime import Model, ModelError, Pool, RunError, TrainableModel
 from xdsl.ir import SSAValue
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import in_memory
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.dims import Dim
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern.active_rows import ListedRows

@@ -10,7 +10,7 @@ from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc import CompileError
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import compiling
 from rnncc.ir.builder import Builder
 from rnncc.options import Options

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 
 import rnncc
 from rnncc.codegen.cpu.library.entries import emit_module
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm import host, objects
 
 TEXT = "define i32 @one() { ret i32 1 }"

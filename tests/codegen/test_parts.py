@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu import parts
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.program import Program

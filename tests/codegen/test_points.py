@@ -8,8 +8,8 @@ from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.orders import interchanged
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

@@ -10,10 +10,10 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.kernel import emit_kernel
-from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.orders.loop_orders import loop_orders
 from rnncc.codegen.cpu.orders.resident import PlacesFirst
 from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

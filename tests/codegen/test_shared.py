@@ -11,8 +11,8 @@ import pytest
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu import outlined
-from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.open_sizes import OpenedKernel
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.cells import gru, lstm
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.sums import stored_terms
 from rnncc.codegen.cpu.sums.stored_terms import StoredTerms
 from rnncc.ir.builder import Builder

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.sums.reduce import ROWS
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.ir.builder import Builder

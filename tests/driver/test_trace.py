@@ -19,7 +19,7 @@ from llvmlite import binding
 import rnncc
 from rnncc import cells, pipeline
 from rnncc.cli import main
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.driver import compiling
 from rnncc.errors import CompileError

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import rnncc
 from rnncc import cells
 from rnncc.cli import cli
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import cache
 from rnncc.errors import CompileError
 from rnncc.options import Options

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.values import FLOAT, I8, I16, I32, I64, POINTER, Value

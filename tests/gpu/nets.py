@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.nvptx.reduce import LANES
 from rnncc.frontends.caffe2 import import_net

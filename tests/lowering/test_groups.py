@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnncc.codegen.cpu.library.entries import emit_module
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Cost, cost_of

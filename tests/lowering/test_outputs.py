@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run

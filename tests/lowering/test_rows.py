@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
+from rnncc.driver.compiling import build_library
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -66,3 +67,20 @@ def test_rows_lie_apart(units: int, whole: bool, gap: int, shifted: bool) -> Non
             found = code.run(inputs, sizes, memory)
         for name, want in run(program, inputs, sizes=sizes).items():
             np.testing.assert_allclose(found[name], want, 1e-5, 1e-6, err_msg=name)
+
+
+def test_gradients_still_take_over_the_tape() -> None:
+    """Backward's sequences from loop to loop have the places of the tape's, whatever the length."""
+    b, dims = Builder.net("loops"), ["N", 1024]
+    x, h = b.input("x", ["T", *dims]), b.input("h", dims)
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        after = i.tanh(i.add(i.mul(carry[0], i.sigmoid(rows[0])), rows[0]))
+        return [after], [i.mul(after, i.sigmoid(rows[0]))]
+
+    rows = x
+    for _ in range(3):
+        _, [rows] = b.scan([], [h], [rows], step)
+    library = build_library(b.finish({"y": rows}), None, Options(train=True))
+    workspace = library.programs["backward"].workspace
+    assert workspace.evaluate({"T": 1000, "N": 2}) == workspace.evaluate({"T": 2000, "N": 2})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.interpreter import run
 from rnncc.options import Options

@@ -15,7 +15,7 @@ from rnncc_runtime import LoadError
 import rnncc
 from rnncc.codegen.cpu.library.supported import supported_text
 from rnncc.codegen.cpu.machine.features import LEVELS, SIGNS, features_of_cpu, needed
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.errors import CompileError
 from rnncc.options import Options

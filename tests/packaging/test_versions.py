@@ -18,7 +18,7 @@ from llvmlite import binding
 
 import rnncc
 from rnncc import CompileError
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands import libraries
 from rnncc.driver.compiling import compile_object
 from rnncc.options import Options

@@ -11,12 +11,12 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
-from rnncc.passes.cleanup.concat_slice_grads import concat_slice_grads
 from rnncc.passes.cleanup.dce import Dce
 from rnncc.passes.cleanup.fold_constants import fold_constants
 from rnncc.passes.cleanup.rows_by_number import find_rows
 from rnncc.passes.cleanup.simplify import Simplify
 from rnncc.passes.gradients.checkpointing.checkpoint import checkpoint
+from rnncc.passes.gradients.concat_slice_grads import concat_slice_grads
 from rnncc.passes.gradients.differentiate import differentiate
 from rnncc.passes.gradients.gradient_program import gradient_program
 from rnncc.passes.gradients.pack_tape import pack_tape

@@ -12,7 +12,7 @@ from rnncc.ir.ops.base import Array
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.cleanup.simplify import Simplify
-from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
+from rnncc.passes.gradients.strip_stop_gradient import StripStopGradient
 from rnncc.passes.streams.causality import time_axis
 from rnncc.passes.streams.streaming import NotCausal, Streamed, split_stream
 from tests.golden import CASES, Arrays

@@ -17,7 +17,7 @@ from rnncc.passes.cleanup.cse import Cse
 from rnncc.passes.cleanup.dce import Dce
 from rnncc.passes.cleanup.simplify import Simplify
 from rnncc.passes.cleanup.simplify_scans import SimplifyScans
-from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
+from rnncc.passes.gradients.strip_stop_gradient import StripStopGradient
 from rnncc.passes.layouts.carry_layouts import CarryLayouts
 from rnncc.passes.layouts.sink_transposes import SinkTransposes
 from rnncc.passes.layouts.split_windows import SplitWindows

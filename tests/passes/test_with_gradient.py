@@ -19,8 +19,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.rnn import RNN
 from rnncc.passes.cleanup.cse import Cse
 from rnncc.passes.cleanup.simplify import Simplify
-from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
 from rnncc.passes.gradients.differentiate import differentiate
+from rnncc.passes.gradients.strip_stop_gradient import StripStopGradient
 from rnncc.passes.loops.hoist import Hoist
 from rnncc.passes.loops.split_scans import SplitScans
 from tests.passes.helpers import applied, count, loops_of

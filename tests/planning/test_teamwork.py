@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu.library.entries import threading_cost_of
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver.compiling import build_library
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.kern import interpreter as kern_interpreter

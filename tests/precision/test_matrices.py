@@ -13,7 +13,7 @@ from rnncc_runtime import Pool, load
 
 import rnncc
 from rnncc.codegen.cpu.machine.permitted import ARCH_PRCTL, TILE_DATA
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.ir.precision import from_bf16, to_bf16
 from rnncc.kern.program import KernelProgram

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.precision import from_bf16, quantise_units, scaled_product, to_bf16
 from rnncc.kern.library import Library
 from rnncc.lowering.lower import lower

@@ -11,7 +11,7 @@ import pytest
 import rnncc
 from rnncc import CompileError
 from rnncc.cli import main
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.options import Options
 from tests.compiling import bytes_of, text_of
 from tests.precision.nets import drawn, product

@@ -168,3 +168,12 @@ def test_metadata_that_is_none(kind: Any) -> None:
         kind([], {})
     with pytest.raises(LoadError, match="metadata of format None"):
         kind({}, {})
+
+
+def test_table_beyond_the_end(tmp_path: Path) -> None:
+    """The place of the table of sections, beyond what a file can have."""
+    file = tmp_path / "libfar.so"
+    file.write_bytes(b"\x7fELF\x02\x01".ljust(32, b"\0") + b"@".ljust(8, b"\0") + b"\xff" * 8)
+    file.write_bytes(file.read_bytes() + bytes(6) + b"\x38\0\0\0" + b"@\0\x04\0\x03\0")
+    with pytest.raises(LoadError, match="cut off at 64 bytes"):
+        load(file)

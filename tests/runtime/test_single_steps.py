@@ -12,7 +12,7 @@ from rnncc_runtime import Model, RunError
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu.library.entries import emit_module
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import compiling
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program

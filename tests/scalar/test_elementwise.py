@@ -15,7 +15,7 @@ import pytest
 
 import rnncc
 from rnncc import CompileError, cells
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

@@ -13,7 +13,7 @@ from llvmlite import binding
 from rnncc_runtime import Model, TrainableModel
 
 import rnncc
-from rnncc.codegen.cpu import machines
+from rnncc.codegen.cpu import resolve
 from rnncc.driver.remote.models import compile_to_run
 from rnncc.driver.remote.runners import Missing
 from rnncc.frontends.caffe2 import import_net
@@ -66,7 +66,7 @@ def alike_net(
     # relaxed SIMD fuses where this machine does
     fuses = row.fma and (row.system != "wasm" or bool(binding.get_host_cpu_features().get("fma")))
     cpu = "x86-64-v3" if fuses else "x86-64-v2"
-    monkeypatch.setitem(machines.PORTABLE, cpu, (row.lanes, row.registers, fuses))
+    monkeypatch.setitem(resolve.PORTABLE, cpu, (row.lanes, row.registers, fuses))
     return rnncc.compile(net, init, cpu=cpu, name="net", **options)
 
 

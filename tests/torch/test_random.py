@@ -56,7 +56,7 @@ def test_cells_of_random_lines(seed: int) -> None:
     assert outcome in ("equal", "refused", "sizes refused", "not PyTorch's"), told
 
 
-@pytest.mark.parametrize("seed", [4, 7, 9, 31])
+@pytest.mark.parametrize("seed", [4, 7, 9, 80])
 def test_cells_that_branch(seed: int) -> None:
     outcome, told = random_branches.tried(seed)
     assert outcome == "equal", told

@@ -41,6 +41,24 @@ OPERATORS: dict[str, Operator] = {
     "transposed, many groups": lambda x, w: F.conv_transpose1d(
         x.reshape(1, 84, 4).repeat(1, 8, 1)[:, :600], w[0, :1, 0, :2].expand(600, 1, 2), groups=600
     ),
+    "many groups of several channels": lambda x, w: F.conv1d(
+        x.reshape(1, 84, 4).repeat(1, 31, 1)[:, :2600],
+        w.flatten()[:30].view(2, 5, 3).repeat(520, 1, 1),
+        groups=520,
+    ),
+    "transposed, many groups, apart": lambda x, w: F.conv_transpose1d(
+        x.reshape(1, 84, 4).repeat(1, 8, 1)[:, :600],
+        w.flatten()[:12].view(2, 2, 3).repeat(300, 1, 1),
+        stride=2,
+        dilation=2,
+        groups=600,
+    ),
+    "transposed, many groups, far": lambda x, w: F.conv_transpose1d(
+        x.reshape(1, 84, 4).repeat(1, 8, 1)[:, :600],
+        w.flatten()[:24].view(2, 1, 12).repeat(300, 1, 1),
+        stride=8,
+        groups=600,
+    ),
     "max pool": lambda x, w: F.max_pool2d(x, 2),
     "max pool that overlaps": lambda x, w: F.max_pool2d(x, (3, 2), (2, 1), (1, 1), 1),
     "max pool of dilated windows": lambda x, w: F.max_pool2d(x, 2, 1, dilation=2, ceil_mode=True),
@@ -162,6 +180,9 @@ def test_convolutional_cells(channels: int) -> None:
 REFUSED: dict[str, Operator] = {
     "a transposed convolution with 1025 taps": lambda x, w: F.conv_transpose1d(
         x[:, :, 0, :1], x.new_zeros(4, 1, 1025)
+    ),
+    "a transposed convolution in 513 groups": lambda x, w: F.conv_transpose1d(
+        x.reshape(1, 84, 4).repeat(1, 13, 1)[:, :1026], x.new_zeros(1026, 1, 2), groups=513
     ),
     "places of an adaptive pool": lambda x, w: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
     "pooling of i64": lambda x, w: F.max_pool2d(x.long(), 2),

@@ -226,6 +226,31 @@ def test_states_that_start_alike_stay_apart() -> None:
     check_meaning(b.finish({"y": ys[0], "end": finals[1]}), (3, 1))
 
 
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_runs_of_loops_over_the_step_before(chunks: tuple[int, ...], reverse: bool) -> None:
+    """Of x[t - 1], a run's rows but one are x's own: the last run may have no others."""
+    b, dims = Builder.net("shifted"), ["N", 3]
+    x, h = b.input("x", ["T", *dims]), b.input("h", dims)
+
+    def step(i: Builder, _: Any, carry: Any, rows: Any) -> Any:
+        after = i.tanh(i.add(i.mul(carry[0], i.sigmoid(rows[0])), rows[1]))
+        return [after], [i.mul(after, i.sigmoid(rows[0]))]
+
+    _, [y] = b.scan([], [h], [b.shift(x, h, reverse), x], step, reverse)
+    program = b.finish({"y": y})
+    models = compiled(program, chunks, recompute="none")
+    for steps in (0, 1, 2, 3, 4, 7, 9):
+        sizes = {"T": steps, "N": 2}
+        _, drawn = make_inputs(with_gradients(program, ["y"]), sizes, steps)
+        arrays = {name: single(array) for name, array in drawn.items()}
+        inputs, outer = {name: arrays[name] for name in "xh"}, {"y": arrays["grad:y"]}
+        with guards(end=True) as memory:
+            results = [run_guarded(model, inputs, outer, sizes, memory) for model in models]
+        for one, other in zip(*results, strict=True):
+            assert_same_bits(one, other, f"at {sizes}")
+
+
 def test_a_budget_is_kept() -> None:
     sizes = {"T": 1000, "N": 4}
     plain = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", train=True)

@@ -14,7 +14,7 @@ import rnncc_runtime
 from rnncc_runtime import RunError, TrainableModel
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

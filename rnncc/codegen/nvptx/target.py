@@ -100,7 +100,7 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Nv
 
 def _host() -> CpuTarget:
     """Any CPU of this architecture: the host's functions only check and call the driver."""
-    from rnncc.codegen.cpu.machines import resolve_target
+    from rnncc.codegen.cpu.resolve import resolve_target
 
     return resolve_target(None, features.BASELINE[resolve_target().architecture])
 

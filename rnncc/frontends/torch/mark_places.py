@@ -1,4 +1,4 @@
-"""Where marks stand (`marks.py`): the second operand of `rnncc::mark`, in the order of a graph.
+"""Where `branches/marks.py` puts marks: the second operand of `rnncc::mark`, in a graph's order.
 
 Plain integers: TorchDynamo reads code that names them, and graphs are printed with them.
 """

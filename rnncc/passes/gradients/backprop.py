@@ -19,7 +19,7 @@ from rnncc.ir.ops.elementwise import MultiplyAdd
 from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, LoopSequence, Yielded, dce
 from rnncc.ir.types import dims_of
-from rnncc.passes.cleanup.concat_slice_grads import concat_slice_grads
+from rnncc.passes.gradients.concat_slice_grads import concat_slice_grads
 from rnncc.records import record
 
 Map = dict[SSAValue, SSAValue]

@@ -21,9 +21,9 @@ from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.cleanup.canonicalize import Canonicalize
 from rnncc.passes.cleanup.dce import Dce
-from rnncc.passes.cleanup.strip_stop_gradient import StripStopGradient
 from rnncc.passes.gradients.activity import active_values
 from rnncc.passes.gradients.backprop import Backprop
+from rnncc.passes.gradients.strip_stop_gradient import StripStopGradient
 
 
 def differentiate(program: Program, outputs: Sequence[str], of: Sequence[str]) -> Program:

@@ -257,7 +257,7 @@ class _Operation:
 
 
 class _Follower(TorchDispatchMode):
-    """Follows what is computed of some tensors.
+    """Follows what is computed of some tensors, and of random numbers.
 
     Attributes:
         carries: whether the second part has read what the first one computed of them.
@@ -308,7 +308,8 @@ class _Follower(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.carries |= any(number in self._earlier for number in read)
         results = tensors_of(result)
-        if results and any(number in self._known for number in read):
+        draws = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        if results and (draws or any(number in self._known for number in read)):
             what = func, [x for x in map(_number, leaves) if x is not None]
             schema = getattr(func, "_schema", None)  # operators with bodies have none
             changes = schema is None or schema.is_mutable

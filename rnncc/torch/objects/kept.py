@@ -343,13 +343,14 @@ def _of_function(function: Any) -> list[Any]:
             values.append(cell.cell_contents)
         except ValueError:  # not there yet
             continue
-    names = () if _is_ours(function) else _names(function.__code__)
+    names = () if _is_ours(function) else names_of(function.__code__)
     return [*values, *(function.__globals__[n] for n in names if n in function.__globals__)]
 
 
-def _names(code: Any) -> set[str]:
+def names_of(code: Any) -> set[str]:
+    """The names that code loads and stores, and code within it."""
     inner = (const for const in code.co_consts if hasattr(const, "co_names"))
-    return set(code.co_names).union(*map(_names, inner))
+    return set(code.co_names).union(*map(names_of, inner))
 
 
 def _attributes(x: Any) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rnncc.torch.objects.remembered import REMEMBERING, results_of
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 MOST_LEAVES = 100
 """Of a container, to be looked at in each call."""
@@ -27,7 +29,8 @@ _CALLS = partial, partialmethod
 CONTAINERS = dict, UserDict, ChainMap, *_LISTS, *_SETS
 """Those that pickle knows."""
 _Environment = type(os.environ)
-_OPENED = (*_DICTS, *_LISTS, *_SETS, *_CALLS, np.ndarray, ContextVar, _Environment)
+_METHODS = staticmethod, classmethod
+_OPENED = (*_DICTS, *_LISTS, *_SETS, *_CALLS, np.ndarray, ContextVar, _Environment, REMEMBERING)
 
 
 class NOTHING:
@@ -87,6 +90,8 @@ def leaves_of(value: Any) -> tuple[Any, ...] | None:
     containers."""
     if isinstance(value, torch.nn.Module | ModuleType):
         return None
+    if isinstance(value, _METHODS):
+        value = value.__func__
     if not isinstance(value, _OPENED):
         return ()
     leaves = list[Any]()
@@ -115,13 +120,14 @@ def _flat(value: Any) -> Iterator[Any]:
         yield from (type(value), value.func)
         yield from _flat(value.args)
         yield from _flat(value.keywords)
+    elif isinstance(value, REMEMBERING):
+        yield REMEMBERING
+        yield from _flat([x for x in results_of(value) if not is_plain(x)])  # which never change
     elif isinstance(value, ContextVar):
         yield ContextVar
         yield from _flat(value.get(NOTHING))
-    elif isinstance(value, _Environment):
-        yield str(dict(value))
     else:
-        yield value
+        yield str(dict(value)) if isinstance(value, _Environment) else value
 
 
 def is_equal(now: Any, value: Any, leaves: tuple[Any, ...]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rnncc_runtime.library import bind
 
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.device import DeviceCode, DeviceKernel

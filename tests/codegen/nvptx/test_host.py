@@ -319,6 +319,6 @@ def test_weights_of_a_file_are_filled_in_by_the_assembler() -> None:
 
 
 def _host() -> Any:
-    from rnncc.codegen.cpu.machines import resolve_target
+    from rnncc.codegen.cpu.resolve import resolve_target
 
     return resolve_target(None, None)

@@ -232,17 +232,10 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("*", one("x n", shapes={"x": (2, 3), "n": (2,)}), RUN_TIME)
     ],
     "elements other than int32": [("SumElementsInt", one(cast=INT64), "i64")],
-    "more than 512 groups of more than four channels or outputs": [
+    "more than 512 groups of several channels": [
         (
             "*",
-            one("x w", shapes={"x": (1, 2565, 4, 4), "w": (513, 5, 2, 2)}, kernel=2, group=513),
-            "513 groups",
-        )
-    ],
-    "more than 512 groups, unless each has one channel": [
-        (
-            "*",
-            one("x w", shapes={"x": (1, 513, 4, 4), "w": (513, 2, 2, 2)}, kernel=2, group=513),
+            one("x w", shapes={"x": (1, 1026, 4, 4), "w": (1026, 2, 2, 2)}, kernel=2, group=513),
             "513 groups",
         )
     ],

@@ -11,7 +11,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc.cli import main
-from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.driver import cache
 from rnncc.errors import CompileError
 from rnncc.options import Options

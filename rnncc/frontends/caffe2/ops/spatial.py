@@ -15,10 +15,10 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.nn.convolution import MAX_GROUPS, convolution, has_too_many_groups
+from rnncc.nn.convolution import MAX_GROUPS, convolution
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool
 from rnncc.nn.reduction import mean, picked_largest, root_of_powers
-from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.transposed_convolution import has_too_many_groups, transposed_convolution
 from rnncc.nn.windows import Window
 
 GIVEN, VALID, SAME, CAFFE = range(4)
@@ -90,13 +90,11 @@ class Conv(Spatial):
     """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels; with
     `order` NHWC the channels of X, W and Y come last.
 
-    Refused: Caffe's `legacy_pad`, and others with strides longer than the kernels; more than 512
-    groups of more than four channels or outputs; weights of symbolic sizes; elements other than
-    float32.
+    Refused: Caffe's `legacy_pad`, and others with strides longer than the kernels; weights of
+    symbolic sizes; elements other than float32.
     """
 
     inputs = (2, 3)
-    is_transposed = False
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
@@ -130,8 +128,6 @@ class Conv(Spatial):
         first = dims[0]
         if first.is_static and int(first) % self.group:
             raise self.error(f"weights of shape {s.text(dims)} in {self.group} groups")
-        if has_too_many_groups(dims, self.group, self.is_transposed):
-            raise self.error(f"has {self.group} groups, at most {MAX_GROUPS} are supported")
         return dims
 
     def _channels(self, weights: Dims) -> Dim:
@@ -161,12 +157,11 @@ class ConvTranspose(Conv):
     """Y = the opposite of Conv: X times windows W [C, M / group, kernels...], laid over each other,
     + b [M].
 
-    Refused: `legacy_pad`; more than 512 groups, unless each has one channel; weights of symbolic
-    sizes; elements other than float32.
+    Refused: `legacy_pad`; more than 512 groups of several channels; weights of symbolic sizes;
+    elements other than float32.
     """
 
     paddings = (GIVEN,)
-    is_transposed = True
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
@@ -184,6 +179,12 @@ class ConvTranspose(Conv):
             raise self.error(f"data of shape {s.text(dims)}, expected {len(self.windows) + 2} axes")
         by_axis = zip(self.windows, dims[2:], self.extra, strict=True)
         return [(d - 1) * w.stride + w.reach + adj - sum(w.pads) for w, d, adj in by_axis]
+
+    def _weights(self, s: Shapes) -> Dims:
+        weights = super()._weights(s)
+        if has_too_many_groups(weights, self.group):
+            raise self.error(f"has {self.group} groups, at most {MAX_GROUPS} are supported")
+        return weights
 
     def _channels(self, weights: Dims) -> Dim:
         return weights[0]

@@ -13,9 +13,9 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import MAX_GROUPS, convolution, has_too_many_groups
+from rnncc.nn.convolution import MAX_GROUPS, convolution
 from rnncc.nn.deformed_convolution import deformed_convolution
-from rnncc.nn.transposed_convolution import MAX_TAPS, transposed_convolution
+from rnncc.nn.transposed_convolution import MAX_TAPS, has_too_many_groups, transposed_convolution
 from rnncc.nn.windows import Window
 
 Pads = list[tuple[Dim | int, Dim | int]]
@@ -119,8 +119,6 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(index)[:2]
-    if has_too_many_groups(n.dims(index), groups):
-        raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
         raise n.differ([dims[1]], [Dim.of(channels * groups)], what)
@@ -130,13 +128,14 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
 def _conv_transpose(n: Node) -> SSAValue:
     """The opposite of Conv: windows of X times weights, laid over each other, plus a bias.
 
-    Refused: elements other than floats; weights of open sizes; more than 1024 taps of an axis;
-    auto_pad SAME_UPPER or SAME_LOWER with windows shorter than their stride.
+    Refused: elements other than floats; weights of open sizes; more than 1024 taps of an axis; more
+    than 512 groups of several channels; auto_pad SAME_UPPER or SAME_LOWER with windows shorter than
+    their stride.
     """
     dims, shape = n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
     geometry, rank = Geometry(n, kernel), len(kernel)
-    if has_too_many_groups(n.dims(1), groups, transposed=True):
+    if has_too_many_groups(n.dims(1), groups):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     shown = f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}"
     if groups < 1 or max(kernel) > MAX_TAPS:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value, of_one_type, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.nn.convolution import MAX_GROUPS, has_too_many_groups
+from rnncc.nn.convolution import MAX_GROUPS
 from rnncc.nn.convolution import convolution as forward_convolution
-from rnncc.nn.transposed_convolution import MAX_TAPS, transposed_convolution
+from rnncc.nn.transposed_convolution import MAX_TAPS, has_too_many_groups, transposed_convolution
 from rnncc.nn.windows import Window
 
 Sizes = Sequence[int]
@@ -27,7 +27,6 @@ def conv(
 ) -> Value:
     """y[n, m, i] = bias[m] + Σ x[n, c, i · stride + k · dilation] · weight[m, c, k] over c and k"""
     taps = _taps(at, weight)
-    _check_groups(at, weight, groups)
     strides, dilations = each(stride, len(taps)), each(dilation, len(taps))
     pads = _pads(padding, taps, dilations)
     windows = [Window(*numbers) for numbers in zip(taps, strides, dilations, pads, strict=True)]
@@ -49,7 +48,9 @@ def conv_transposed(
     """The opposite: each element times weight is a window, laid over each other; plus bias"""
     taps = _taps(at, weight)
     rank = len(taps)
-    _check_groups(at, weight, groups, transposed=True)
+    if has_too_many_groups(dims_of(weight), groups):
+        what = f"a transposed convolution in {groups} groups is not supported"
+        at.refuse(what, f"{MAX_GROUPS} are")
     if max(taps) > MAX_TAPS:
         at.refuse(f"a transposed convolution with {max(taps)} taps is not supported")
     windows = [
@@ -99,11 +100,6 @@ def _taps(at: NodeContext, weight: Value) -> list[int]:
     if not all(d.is_static for d in dims_of(weight)):
         at.refuse("a convolution with weights of open sizes is not supported")
     return [int(d) for d in dims_of(weight)[2:]]
-
-
-def _check_groups(at: NodeContext, weight: Value, groups: int, transposed: bool = False) -> None:
-    if has_too_many_groups(dims_of(weight), groups, transposed):
-        at.refuse(f"a convolution in {groups} groups is not supported", f"{MAX_GROUPS} are")
 
 
 def _pads(padding: Sizes | str, taps: Sizes, dilations: Sizes) -> list[tuple[int, int]]:

@@ -4,6 +4,8 @@
     del scale                  # which an inner function reads
     torch.autograd.Variable(x)
 
+    state is before           # of dicts and lists, before PyTorch 2.12
+
 Code that is rewritten deletes variables that one way of a branch alone assigns. Code of PyTorch 0.3
 makes its tensors by Variable: `x.detach()`, of which it may say whether it needs gradients.
 """
@@ -12,12 +14,16 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
+from operator import is_, is_not
 from typing import Any
 
 import torch
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.lists import ListVariable
 from torch._dynamo.variables.misc import DeletedVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
@@ -35,6 +41,7 @@ def fill_gaps() -> None:
         translator.dispatch_table[_DELETES] = _deleting(translator.dispatch_table[_DELETES])
     take_variables(lambda _: bool(readings.stack))
     run_setters(lambda _: bool(readings.stack))
+    _tell_identity()
 
 
 def take_variables(applies: Callable[[Any], bool]) -> None:
@@ -45,6 +52,21 @@ def take_variables(applies: Callable[[Any], bool]) -> None:
     """
     classes: Any = UserDefinedClassVariable
     classes.call_function = _making_variables(classes.call_function, applies)
+
+
+def _tell_identity() -> None:
+    """Let dicts and lists be the same where one translation stands for both."""
+    if not hasattr(BuiltinVariable, "_binop_handlers"):
+        return
+    handlers: Any = BuiltinVariable._binop_handlers()
+    for operator in (is_, is_not):
+        handler = partial(_identity, operator)
+        for kind in (ConstDictVariable, ListVariable):
+            handlers[operator].append(((kind, kind), handler))  # asked behind PyTorch's own
+
+
+def _identity(operator: Any, tx: Any, left: Any, right: Any) -> Any:
+    return ConstantVariable.create(operator(left, right)) if readings.stack else None
 
 
 def _deleting(own: Any) -> Any:
