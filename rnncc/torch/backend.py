@@ -44,7 +44,7 @@ from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.objects.attributes import put_quickly
 from rnncc.torch.opening import opened
-from rnncc.torch.versions import quiet
+from rnncc.torch.versions import leave_packing, quiet
 from rnncc.torch.written import with_copies, writing
 
 MOST_CELLS = 16
@@ -75,6 +75,7 @@ keep_to_lengths(lambda tx: is_for(backend, tx.output))
 take_variables(lambda tx: is_for(backend, tx.output))
 run_setters(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
+leave_packing()
 
 
 class _Unneeded(CompileError):

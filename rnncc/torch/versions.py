@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from torch._dynamo import convert_frame, eval_frame
+from torch._dynamo import convert_frame, eval_frame, trace_rules
 from torch._dynamo.eval_frame import DynamoStance, TorchPatcher
+from torch._dynamo.variables.functions import SkipFunctionVariable
 from torch._dynamo.variables.misc import ExceptionVariable
 
 from rnncc.frontends.torch.patches import ThreadScope, ThreadStack, once
@@ -92,6 +93,15 @@ def reading_settings() -> Generator[None]:
     finally:
         for name, old in changed.items():
             setattr(config, name, old)
+
+
+def leave_packing() -> None:
+    """Leave `pad_packed_sequence` to Python, as later versions do: 2.11 cannot read it, and raises
+    that as an error of the code."""
+    name, rules = "torch.nn.utils.rnn.pad_packed_sequence", trace_rules.manual_torch_name_rule_map
+    if not any(name in known for known in trace_rules.torch_name_rule_map):
+        rules[name] = SkipFunctionVariable
+        trace_rules.get_torch_obj_rule_map.cache_clear()
 
 
 _COMPILES = DynamoStance()
