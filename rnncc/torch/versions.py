@@ -176,8 +176,9 @@ def _message_of(raised: Any) -> str:
     return f"{raised.exc_type.__name__}({', '.join(map(repr, known))})"
 
 
-if not hasattr(ExceptionVariable, "debug_repr"):
-    setattr(ExceptionVariable, "__str__", _message_of)  # noqa: B010
+if "debug_repr" not in vars(ExceptionVariable):
+    for name in ("__str__", "__repr__"):
+        setattr(ExceptionVariable, name, _message_of)
 
 
 @contextmanager
