@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
-from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.variables.higher_order_ops import ScanHigherOrderVariable
 from torch._higher_order_ops.scan import ScanOp
@@ -81,7 +80,7 @@ def _scanned(
     for code in _COMPILED:  # guards of what was exported before would fix sizes that are open now
         reset_code(code)
     try:
-        with _exporting, unasked(), dynamo_config.patch(automatic_dynamic_shapes=False):
+        with _exporting, unasked():
             carried = _copied(starts) or [torch.zeros(())]  # PyTorch's scan has one at least
             finals, ys = scan_operator(step, carried, _copied(xs), reverse=reverse)
     except TorchDynamoException as error:

@@ -201,7 +201,7 @@ CHOOSING = "|".join(
     [
         FUNCTION.format("Choosing", ""),
         r"hidden_gradients.py:\d+: .* what asks is no `if`",
-        r"py:\d+: Choosing: this .* cannot be read: Python code depends on whether a tensor is true",
+        r"py:\d+: Choosing: .* cannot be read: Python code depends on whether a tensor is true",
     ]
 )
 MARKED = r"requires_grad_: is not supported here|: grad: what autograd knows"

@@ -158,8 +158,8 @@ def _trace_of(
 
 
 def _as_of(mode: FakeTensorMode | None) -> AbstractContextManager[Any]:
-    """Let operators that trace what they are given, as `scan` does, do so in that mode: PyTorch 2.11
-    takes the one in which TorchDynamo reads, if it does, for that of all tensors."""
+    """Let operators that trace what they are given, as `scan` does, do so in that mode: PyTorch
+    2.11 takes the one in which TorchDynamo reads, if it does, for that of all tensors."""
     known = None if mode is None else TracingContext.try_get()
     return nullcontext() if known is None or known.fake_mode is mode else tracing(None)
 

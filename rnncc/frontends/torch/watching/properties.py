@@ -56,9 +56,10 @@ def _run_deleters(applies: Callable[[Any], bool]) -> None:
 
     @wraps(call)
     def call_method(parent: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "__delattr__" and isinstance(parent.objvar, _OBJECTS) and applies(tx):
-            if parent._resolved_getattr_and_source(tx, name)[0] is object.__delattr__:
-                return parent.objvar.method_setattr_standard(tx, args[0], DeletedVariable())
+        deletes = name == "__delattr__" and isinstance(parent.objvar, _OBJECTS) and applies(tx)
+        method = parent._resolved_getattr_and_source(tx, name)[0] if deletes else None
+        if method is object.__delattr__:
+            return parent.objvar.method_setattr_standard(tx, args[0], DeletedVariable())
         return call(parent, tx, name, args, kwargs)
 
     parents.call_method = call_method
