@@ -41,10 +41,10 @@ def run_setters(applies: Callable[[Any], bool]) -> None:
         in_dict = any((*args, *kwargs.values()))  # `self.__dict__["rate"] = rate`
         known = not in_dict and name.is_python_constant() and applies(tx)
         kind = type(owner.value)
-        found = getattr_static(kind, name.as_python_constant(), None) if known else None
-        if not isinstance(found, property) or owner._is_c_defined_property(found):
+        attribute = getattr_static(kind, name.as_python_constant(), None) if known else None
+        if not isinstance(attribute, property) or owner._is_c_defined_property(attribute):
             return own(owner, tx, name, value, *args, **kwargs)
-        return _run(owner, tx, name.as_python_constant(), found, value)
+        return _run(owner, tx, name.as_python_constant(), attribute, value)
 
     _OBJECTS.method_setattr_standard = set_attribute
 
@@ -65,10 +65,10 @@ def _run_deleters(applies: Callable[[Any], bool]) -> None:
     parents.call_method = call_method
 
 
-def _run(owner: Any, tx: Any, name: str, found: property, value: Any) -> Any:
+def _run(owner: Any, tx: Any, name: str, held: property, value: Any) -> Any:
     deletes = isinstance(value, DeletedVariable)
     part, operands = ("fdel", [owner]) if deletes else ("fset", [owner, value])
-    function = getattr(found, part)
+    function = getattr(held, part)
     if function is None:
         kind = type(owner.value).__name__
         what = "deleter" if deletes else "setter"
