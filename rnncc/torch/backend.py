@@ -32,6 +32,7 @@ from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, rol
 from rnncc.frontends.torch.watching.deques import keep_to_lengths
 from rnncc.frontends.torch.watching.dynamo import read_class_attributes, read_layers
 from rnncc.frontends.torch.watching.gaps import take_variables
+from rnncc.frontends.torch.watching.properties import run_setters
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
@@ -43,7 +44,7 @@ from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.objects.attributes import put_quickly
 from rnncc.torch.opening import opened
-from rnncc.torch.versions import quiet
+from rnncc.torch.versions import leave_packing, quiet
 from rnncc.torch.written import with_copies, writing
 
 MOST_CELLS = 16
@@ -72,7 +73,9 @@ read_class_attributes(lambda tx: is_for(backend, tx.output))
 read_layers(lambda tx: is_for(backend, tx.output))
 keep_to_lengths(lambda tx: is_for(backend, tx.output))
 take_variables(lambda tx: is_for(backend, tx.output))
+run_setters(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
+leave_packing()
 
 
 class _Unneeded(CompileError):

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch._dynamo
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+from torch.compiler import is_dynamo_compiling
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.parallel import DistributedDataParallel
 
@@ -113,6 +114,8 @@ def read(
     except RuntimeError as error:
         if _UNREAD not in str(error):
             raise
+        with _lock:
+            _readers.pop(code_of(cell), None)  # TorchDynamo leaves such code unread from now on
         hint = "torch._dynamo.config.disable = False, or without TORCHDYNAMO_DISABLE"
         raise CompileError(
             _name(cell), "TorchDynamo is disabled, and reads no cell", hint
@@ -209,6 +212,8 @@ def _step(
     kept: Sequence[Any],
     inside: bool,
 ) -> tuple[Any, Any, Any, Any]:
+    if not is_dynamo_compiling():  # PyTorch 2.11 runs what it is kept from reading
+        raise RuntimeError(_UNREAD)
     if inside:  # transforms that were there first know tensors that are met in the cell's own
         mapped(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):

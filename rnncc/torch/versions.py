@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from torch._dynamo import convert_frame, eval_frame
+from torch._dynamo import convert_frame, eval_frame, trace_rules
 from torch._dynamo.eval_frame import DynamoStance, TorchPatcher
+from torch._dynamo.variables.functions import SkipFunctionVariable
 from torch._dynamo.variables.misc import ExceptionVariable
 
 from rnncc.frontends.torch.patches import ThreadScope, ThreadStack, once
@@ -94,6 +95,15 @@ def reading_settings() -> Generator[None]:
             setattr(config, name, old)
 
 
+def leave_packing() -> None:
+    """Leave `pad_packed_sequence` to Python, as later versions do: 2.11 cannot read it, and raises
+    that as an error of the code."""
+    name, rules = "torch.nn.utils.rnn.pad_packed_sequence", trace_rules.manual_torch_name_rule_map
+    if not any(name in known for known in trace_rules.torch_name_rule_map):
+        rules[name] = SkipFunctionVariable
+        trace_rules.get_torch_obj_rule_map.cache_clear()
+
+
 _COMPILES = DynamoStance()
 
 
@@ -166,8 +176,9 @@ def _message_of(raised: Any) -> str:
     return f"{raised.exc_type.__name__}({', '.join(map(repr, known))})"
 
 
-if not hasattr(ExceptionVariable, "debug_repr"):
-    setattr(ExceptionVariable, "__str__", _message_of)  # noqa: B010
+if "debug_repr" not in vars(ExceptionVariable):
+    for name in ("__str__", "__repr__"):
+        setattr(ExceptionVariable, name, _message_of)
 
 
 @contextmanager
@@ -240,7 +251,10 @@ def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., A
 
 @once
 def _patch() -> None:
-    """Let Dynamo compare with the larger limit while this thread reads such a function."""
+    """Let Dynamo compare with the larger limit while this thread reads such a function.
+
+    It also logged that it could not sort the functions which it leaves out (`reading_silently`).
+    """
     frames: Any = convert_frame
     own, config = frames.exceeds_recompile_limit, torch._dynamo.config
 
@@ -252,3 +266,14 @@ def _patch() -> None:
             return own(*args)
 
     frames.exceeds_recompile_limit = exceeds
+    measured: Any = torch._dynamo.utils
+    settings = measured._get_dynamo_config_for_logging
+
+    @wraps(settings)
+    def sortable_settings() -> Any:
+        if not _reading:
+            return settings()
+        with config.patch(ignore_logging_functions=set()):
+            return settings()
+
+    measured._get_dynamo_config_for_logging = sortable_settings

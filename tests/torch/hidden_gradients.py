@@ -197,7 +197,13 @@ def leaf(x: Any) -> Any:
 
 
 FUNCTION = r"hidden_gradients.py:\d+: {}: this torch.autograd.Function cannot be read: {}"
-CHOOSING = FUNCTION.format("Choosing", "") + r"|hidden_gradients.py:\d+: .* what asks is no `if`"
+CHOOSING = "|".join(
+    [
+        FUNCTION.format("Choosing", ""),
+        r"hidden_gradients.py:\d+: .* what asks is no `if`",
+        r"py:\d+: Choosing: .* cannot be read: Python code depends on whether a tensor is true",
+    ]
+)
 MARKED = r"requires_grad_: is not supported here|: grad: what autograd knows"
 REFUSED: dict[str, tuple[Function, str]] = {
     "choosing": (lambda x: Choosing.apply(x), CHOOSING),

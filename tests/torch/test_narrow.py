@@ -154,7 +154,7 @@ def test_other_bits_than_compiled_for() -> None:
         lambda x, w: x @ w.T,
         lambda x, w: torch.bmm(x[None], w.T[None])[0],
         lambda x, w: torch.addmm(x[:, :3], x, w.T),
-        lambda x, w: nn.functional.conv1d(x[None], w[..., None].transpose(0, 1))[0],
+        lambda x, w: nn.functional.conv1d(x.T[None], w[..., None])[0].T,
     ],
 )
 def test_products_of_two_types(product: Any) -> None:

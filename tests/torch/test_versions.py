@@ -138,6 +138,8 @@ def test_disabled_reading_is_refused() -> None:
     refusal = pytest.raises(rnncc.CompileError, match="doubled: TorchDynamo is disabled")
     with torch._dynamo.config.patch(disable=True), refusal:
         rt.scan(doubled, torch.ones(2, 2, 1), torch.zeros(2, 1))
+    last = rt.scan(doubled, torch.ones(2, 2, 1), torch.zeros(2, 1))[1]  # is read after all
+    assert last.tolist() == [[4.0], [4.0]]
 
 
 def test_a_cell_without_anything_to_compute() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch._decomp
 from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
@@ -140,19 +141,27 @@ def _trace_of(
     graded: bool = False,
 ) -> GraphModule:
     """The graph that a run leaves; `graded` ones have gradients of their own, if any are on now."""
-    tracing: Any = "fake" if mode is None else "real"
+    kind: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
     differentiable = torch.is_grad_enabled()
     with (
         watching(lambda: differentiable),
         refused_by("", "PyTorch's tracing"),
         inside,
+        _as_of(mode),
         torch.set_grad_enabled(graded and differentiable),
         fx_traceback.preserve_node_meta(),
         known_by_fakes_alone(),
         _leaving_sizes_open(examples),
     ):
-        return make_fx(function, decompositions(), tracing)(*examples)
+        return make_fx(function, decompositions(), kind)(*examples)
+
+
+def _as_of(mode: FakeTensorMode | None) -> AbstractContextManager[Any]:
+    """Let operators that trace what they are given, as `scan` does, do so in that mode: PyTorch
+    2.11 takes the one in which TorchDynamo reads, if it does, for that of all tensors."""
+    known = None if mode is None else TracingContext.try_get()
+    return nullcontext() if known is None or known.fake_mode is mode else tracing(None)
 
 
 def _leaving_sizes_open(examples: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch._dynamo import symbolic_convert
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import CallMethodItemSource
@@ -124,6 +126,11 @@ def _fold_operators() -> None:
         return _folded(tx, variable.fn, args, kwargs) or own(variable, tx, args, kwargs)
 
     kind.call_function = call_function
+    handlers = symbolic_convert.compare_op_handlers  # which hold the method as it was
+    for sign, handler in handlers.items():
+        owner = getattr(handler, "__self__", None)
+        if isinstance(owner, kind):
+            handlers[sign] = partial(call_function, owner)
 
 
 def _index(tx: Any, x: Any) -> Any:

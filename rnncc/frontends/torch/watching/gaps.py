@@ -29,6 +29,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
 from rnncc.frontends.torch.readings import readings
+from rnncc.frontends.torch.watching.properties import run_setters
 
 _DELETES = dis.opmap["DELETE_DEREF"]
 
@@ -39,6 +40,7 @@ def fill_gaps() -> None:
     for translator in (base, *base.__subclasses__()):
         translator.dispatch_table[_DELETES] = _deleting(translator.dispatch_table[_DELETES])
     take_variables(lambda _: bool(readings.stack))
+    run_setters(lambda _: bool(readings.stack))
     _tell_identity()
 
 
