@@ -68,8 +68,8 @@ def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
 
 
 def _forget_tables(builder: Any) -> None:
-    """Have Dynamo look its methods up again: if it has read code before, tables hold the old ones."""
+    """Have Dynamo look its methods up again: tables hold the old ones where it has read code."""
     for name in ("_type_dispatch", "_type_dispatch_impl"):
-        table = getattr(builder, name, None)
+        table: Any = getattr(builder, name, None)
         if hasattr(table, "cache_clear"):
             table.cache_clear()
