@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import subprocess
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
 from tests.torch.cells import nn, torch
+from tests.torch.deque_rows import check_rows
 
 pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -94,29 +93,10 @@ def test_a_number_taken_out_of_a_tensor_has_no_gradient(dtype: Any) -> None:
     assert share.grad is None
 
 
-class Rows(nn.Module):
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        self.layer, self.rows = nn.Linear(3, 3), deque[Any](maxlen=length)
-
-    def forward(self, xs: Any) -> Any:
-        ys = list[Any]()
-        for x in xs:
-            self.rows.append(torch.tanh(self.layer(x) + sum(self.rows)))
-            ys.append(x + sum(self.rows))
-        return torch.stack(ys)
-
-
 @pytest.mark.parametrize("length", [0, 2])
 def test_deques_keep_to_their_length(length: int) -> None:
     """TorchDynamo reads one from outside as if it could grow; one of no entries grows anyway."""
-    module = Rows(length)
-    compiled = torch.compile(copy.deepcopy(module), backend="rnncc")
-    for _ in range(2):
-        xs = torch.randn(6, 2, 3)
-        with torch.no_grad():
-            torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
-        assert len(compiled.rows) == length
+    check_rows(length)
 
 
 BEFORE = """
@@ -124,9 +104,9 @@ import torch
 
 torch.compile(lambda xs: xs[0] + 1, backend="eager")([torch.zeros(2)])
 
-import tests.torch.test_backend_changes as here
+from tests.torch.deque_rows import check_rows
 
-here.test_deques_keep_to_their_length(2)
+check_rows(2)
 """
 
 
