@@ -15,7 +15,6 @@ from torch.export import _trace
 
 from rnncc.frontends.torch.graph_code import written_when_called
 from rnncc.frontends.torch.node_context import is_of_users
-from rnncc.torch.versions import without_hooks_left
 
 _proxy: Any = torch.fx.proxy
 _tracebacks = _proxy.CapturedTraceback
@@ -28,7 +27,7 @@ def exporting() -> Generator[None]:
     setattr(_trace, "print", lambda *_, **__: None)  # noqa: B010
     _proxy.CapturedTraceback = _UsersLines
     try:
-        with written_when_called(), without_hooks_left():
+        with written_when_called():
             yield
     finally:
         _proxy.CapturedTraceback = _tracebacks

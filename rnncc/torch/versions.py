@@ -165,6 +165,7 @@ class BeforeReading:
     def begin(self) -> None:
         """TorchDynamo is about to read."""
         if self._entered is None:
+            drop_hooks_left()
             self._entered = ExitStack()
             for context in self._contexts():
                 self._entered.enter_context(context)
@@ -181,21 +182,19 @@ if "debug_repr" not in vars(ExceptionVariable):
         setattr(ExceptionVariable, name, _message_of)
 
 
-@contextmanager
-def without_hooks_left() -> Generator[None]:
-    """At the end of the block take away what PyTorch hears of buffers by, if an export has left it.
+def drop_hooks_left() -> None:
+    """Take away what PyTorch hears of buffers by, if an export that has ended has left it.
 
-    That of 2.11 does so where it fails: from then on TorchDynamo could read no module that is
-    assigned a buffer.
+    That of 2.11 does so where it fails: from then on TorchDynamo could read no cell that assigns a
+    buffer.
     """
+    if torch.compiler.is_exporting():
+        return
     hooks: Any = torch.nn.modules.module._global_buffer_registration_hooks
-    before = set(hooks)
-    try:
-        yield
-    finally:
-        for key in [key for key in hooks if key not in before]:
-            if hooks[key].__module__.startswith("torch."):
-                del hooks[key]
+    for key in [
+        key for key, hook in hooks.items() if hook.__module__.startswith("torch._functorch")
+    ]:
+        del hooks[key]
 
 
 def check_begun() -> None:
