@@ -143,9 +143,10 @@ def _shifted(lowering: Lowering, op: Shift, t: Dim) -> Placed:
     # and init at the last t.
     edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
     init, place = lowering.pointer(op.init), lowering.place(op.x)
-    apart = distance(place, dims_of(op.x)) if place.access.offset == 0 else None
-    x = lowering.pointer(op.x) if apart is None else place.buffer
-    row = kern.ShiftedRow(x, init, t, apart or product(dims), edge, step)
+    x, apart = place.buffer, distance(place, dims_of(op.x))
+    if apart is None or place.access.offset != 0:
+        x, apart = lowering.pointer(op.x), product(dims)
+    row = kern.ShiftedRow(x, init, t, apart, edge, step)
     return Placed.densely(lowering.builder.insert(row).y, dims)
 
 

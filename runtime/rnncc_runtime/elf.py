@@ -49,10 +49,9 @@ def check_whole(file: Path) -> None:
             if width != _SEGMENT.size or count > _MOST or segments + width * count > size:
                 raise LoadError(f"{file}: the library is damaged")
             opened.seek(segments)
-            for entry in _SEGMENT.iter_unpack(opened.read(width * count)):
-                if entry[2] + entry[5] > size:
-                    raise LoadError(f"{file}: the library is cut off at {size} bytes")
-            if sections + own_width * own_count > size:
+            entries = _SEGMENT.iter_unpack(opened.read(width * count))
+            ends = [entry[2] + entry[5] for entry in entries]
+            if max([*ends, sections + own_width * own_count]) > size:
                 raise LoadError(f"{file}: the library is cut off at {size} bytes")
             if sections and own_width == _SECTION.size and 0 < names < own_count <= _MOST:
                 hole = next(_holes(opened, size, sections, own_count, names), None)
@@ -71,8 +70,7 @@ def _holes(file: BinaryIO, end: int, table: int, count: int, names: int) -> Iter
         names: the number of the section that has their names.
     """
     file.seek(table)
-    content = file.read(count * _SECTION.size)
-    entries = list(_SECTION.iter_unpack(content.ljust(count * _SECTION.size, b"\0")))
+    entries = list(_SECTION.iter_unpack(file.read(count * _SECTION.size)))
     if entries[names][1] != _STRINGS:
         yield table
         return

@@ -25,6 +25,7 @@ from rnncc.torch.objects.remembered import REMEMBERING, forget, results_of
 from rnncc.torch.objects.trees import leaves
 from rnncc.torch.objects.walk import is_users_class, what_is_behind
 
+_STAND_INS = FakeTensor, FunctionalTensor
 _HOLDERS = dict, list, deque
 _LEAD_NOWHERE = str, bytes, int, float, complex, type(None), torch.Tensor
 _HOLD = frozenset({"collections", "weakref", "_thread"})
@@ -39,7 +40,7 @@ _DEEPEST = 4
 
 def is_made_up(value: Any) -> bool:
     """Whether a nest holds what stands for a tensor while code is exported."""
-    return any(isinstance(x, (FakeTensor, FunctionalTensor)) for x in tensors_of(value))
+    return any(isinstance(x, _STAND_INS) for x in tensors_of(value))
 
 
 class Caches:
@@ -204,7 +205,7 @@ def _made_up(now: Any, before: Any) -> list[Any]:
 def _leads_to_made_up(value: Any, depth: int = _DEEPEST) -> bool:
     """Whether a nest, or an object in it, holds a stand-in."""
     for x in leaves(value):
-        if isinstance(x, (FakeTensor, FunctionalTensor)):
+        if isinstance(x, _STAND_INS):
             return True
         if depth and not isinstance(x, (*_LEAD_NOWHERE, type, ModuleType, FunctionType)):
             held = attributes_of(x).values() if _may_hold(x) else ()
