@@ -14,7 +14,6 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.formulas.offsets import formula_of
 from rnncc.frontends.onnx.values import Value, varies
-from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Compare, Not
@@ -160,11 +159,11 @@ def _differing_axis(a: Value, b: Value) -> int | None:
 def _counted(scope: Scope, value: Value, axis: int, sizes: Sequence[Dim]) -> Partial:
     """A result with rows behind it, of which its own count."""
     if not isinstance(value, Partial):
-        value = all_counted(scope.b, scope, value, axis)
+        value = all_counted(scope, value, axis)
     return Partial.counted(_of_sizes(scope, value.whole(), sizes), axis, value.count)
 
 
-def all_counted(b: Builder, scope: Scope, value: Value, axis: int) -> Partial:
+def all_counted(scope: Scope, value: Value, axis: int) -> Partial:
     """A tensor as one whose number of rows along an axis the run decides: all that there are."""
-    tensor, size = Value.computed(scope.ssa(value)), b.size(value.dims[axis], "i64")
+    tensor, size = Value.computed(scope.ssa(value)), scope.b.size(value.dims[axis], "i64")
     return Partial.counted(tensor, axis, size)

@@ -63,7 +63,7 @@ def _loop(n: Node, grown: Mapping[int, Growth] | None = None) -> list[Any]:
     except CountedState as state:
         if state.graph is not graph:
             raise
-        carried[state.index] = all_counted(n.b, n.scope, carried[state.index], state.axis)
+        carried[state.index] = all_counted(n.scope, carried[state.index], state.axis)
     except UnreadState as state:
         if state.graph is not graph:
             raise
