@@ -15,9 +15,9 @@ from rnncc_runtime import Model, TensorSpec
 
 import rnncc
 from rnncc.cli import main
-from rnncc.commands.parquet import batches, opened
-from rnncc.commands.running import fitted, read_arrays, read_csv, scoring_of
-from rnncc.commands.scoring import Scoring, batch_of, rows_of
+from rnncc.commands.run.arrays import fitted, read_arrays, read_csv, scoring_of
+from rnncc.commands.run.parquet import batches, opened
+from rnncc.commands.run.scoring import Scoring, batch_of, rows_of
 from rnncc.errors import CompileError
 from rnncc.sources import limited
 
@@ -29,7 +29,7 @@ PLAIN = replace(HOW, lengths="")
 READING = """
 import sys
 from pathlib import Path
-from rnncc.commands.parquet import batches, opened
+from rnncc.commands.run.parquet import batches, opened
 from rnncc.errors import CompileError
 from rnncc.sources import limited
 

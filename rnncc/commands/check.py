@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rnncc_runtime import Model, RunError, TrainableModel
 
-from rnncc.commands.running import name_arrays
+from rnncc.commands.run.arrays import name_arrays
 from rnncc.commands.tables import print_table
 from rnncc.driver.remote.models import compile_to_run
 from rnncc.errors import CompileError

@@ -27,7 +27,7 @@ from rnncc.codegen.cpu.library.entries import threading_cost_of
 from rnncc.codegen.cpu.machine import measured
 from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands import libraries
-from rnncc.commands.bench_reports import print_ceilings, print_json, print_markdown, print_results
+from rnncc.commands.bench.reports import print_ceilings, print_json, print_markdown, print_results
 from rnncc.commands.options import options_of
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
