@@ -35,7 +35,7 @@ from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.own_files import cache_folder
 from rnncc.records import record
-from rnncc.sizes import TIME, parse_sizes
+from rnncc.sizes import TIME, number_of, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
 
@@ -197,11 +197,14 @@ def thread_counts(text: str, most: int) -> list[int]:
     Raises:
         CompileError: one is no number from 1 to as many as there are cores.
     """
-    words = [word.strip() for word in text.split(",")]
-    if wrong := [w for w in words if not (w.isascii() and w.isdigit() and 1 <= int(w) <= most)]:
-        what = f"{wrong[0]!r} is not a number from 1 to {most}"
-        raise CompileError("--threads", what, "a thread has a core to itself")
-    return sorted({int(word) for word in words})
+    counts = set[int]()
+    for word in text.split(","):
+        count = number_of(word.strip())
+        if count is None or not 1 <= count <= most:
+            what = f"{word.strip()[:40]!r} is not a number from 1 to {most}"
+            raise CompileError("--threads", what, "a thread has a core to itself")
+        counts.add(count)
+    return sorted(counts)
 
 
 def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:

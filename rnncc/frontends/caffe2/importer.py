@@ -85,7 +85,9 @@ def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
     for op in (op for op in copy.op if op.type == "RecurrentNetwork"):
         kept = [arg for arg in op.arg if arg.name != RECOMPUTE]
         del op.arg[:]
-        op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=[n.encode() for n in names])])
+        # Names of the command line may hold bytes that are no text: no blob has such a name.
+        texts = [name.encode(errors="replace") for name in names]
+        op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=texts)])
     return copy
 
 
