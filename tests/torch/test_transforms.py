@@ -253,6 +253,22 @@ def test_functions_with_a_backward_of_their_own() -> None:
         torch.testing.assert_close(one, other)
 
 
+class Stopped(torch.nn.Module):
+    """A Function and a pool of what detached tensors and softmax's stopped maximum are part of."""
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h = torch.log_softmax(x * state[0].detach() + state[0], -1)
+        y = torch.nn.functional.adaptive_max_pool1d(h.unsqueeze(1), 2).squeeze(1).repeat(1, 2)
+        return y, (torch.tanh(y + Saved.apply(h) * x), state[1] * x)
+
+
+def test_stops_before_what_has_a_backward_of_its_own() -> None:
+    for one, other in zip(
+        *(second(run, Stopped(), XS, (H, H)) for run in (rt.scan, loop)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
