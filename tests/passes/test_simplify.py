@@ -124,6 +124,48 @@ def test_rows_by_the_number_of_the_step_are_rows_of_sequences(
     assert count(scan.body.block)["gather"] == left
 
 
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "batch first"])
+def test_the_last_row_of_states_is_the_final_state(reverse: bool, turned: bool):
+    """Not the first row, nor the last one of what is no state."""
+    b, ends = Builder.net("last"), [Dim.parse("T"), Dim.of(0)]
+    last, first = reversed(ends) if reverse else ends
+
+    def body(inner, consts, carry, rows):
+        state = inner.tanh(inner.add(carry[0], rows[0]))
+        return [state], [state, inner.mul(state, state)]
+
+    inits, xs = [b.input("h", ("N", 3))], [b.input("x", (Dim.parse("T + 1"), "N", 3))]
+    _, ys = b.scan([], inits, xs, body, reverse=reverse)
+    if turned:
+        ys = [b.transpose(y, (1, 0, 2)) for y in ys]
+    parts = {"last": (ys[0], last), "first": (ys[0], first), "other": (ys[1], last)}
+    program = b.finish({n: b.slice(y, int(turned), at, 1) for n, (y, at) in parts.items()})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    assert count(program.net.body.block)["slice"] == 2
+
+
+def test_flattened_states_are_carried_as_steps_compute_with_them():
+    """And yielded so; one that is read as it is carried, too, stays, and what reads it."""
+    b = Builder.net("flat")
+
+    def body(inner, consts, carry, rows):
+        matrices = [inner.reshape(h, ("N", 4, 3)) for h in carry[:2]]
+        row = inner.broadcast(rows[0], ("N", 4, 3), (0, 2))
+        after = [inner.reshape(inner.add(inner.tanh(h), row), ("N", 12)) for h in matrices]
+        return [*after, inner.mul(carry[2], after[1])], [*after, inner.mul(after[1], carry[2])]
+
+    inits, xs = [b.input(f"h{i}", ("N", 12)) for i in range(3)], [b.input("x", ("T", "N", 3))]
+    finals, ys = b.scan([], inits, xs, body)
+    program = b.finish({f"r{i}": value for i, value in enumerate((*finals, *ys))})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    (scan,) = scans(program)
+    ranks = [len(dims_of(value)) for value in (*scan.inits, *scan.ys)]
+    assert ranks == [3, 2, 2, 4, 3, 3]
+
+
 def test_rows_by_whether_it_is_the_first_step_stay():
     """A number that has been a bool on its way is 0 or 1."""
     b = Builder.net("rows")
