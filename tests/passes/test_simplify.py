@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
@@ -164,6 +165,38 @@ def test_flattened_states_are_carried_as_steps_compute_with_them():
     (scan,) = scans(program)
     ranks = [len(dims_of(value)) for value in (*scan.inits, *scan.ys)]
     assert ranks == [3, 2, 2, 4, 3, 3]
+
+
+SHAPES = [("N", 12), ("N", 4, 3), ("N", 3, 4), (1, "N", 4, 3), ("N", 1, 12), ("N", 2, 2, 3)]
+
+
+@quick
+@given(st.data())
+def test_reshapes_of_states_settle(data: st.DataObject):
+    """In whatever shapes states are carried, computed with, yielded and read."""
+    draw, b = data.draw, Builder.net("shapes")
+    carried = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3))
+    inits = [b.input(f"h{i}", dims) for i, dims in enumerate(carried)]
+    xs = [b.input("x", ("T", "N", 4, 3)), b.input("z", ("T", "N", 3))]
+
+    def body(inner, consts, carry, rows):
+        values = [*carry, rows[0], inner.broadcast(rows[1], ("N", 4, 3), (0, 2))]
+        for _ in range(draw(st.integers(1, 8))):
+            value = draw(st.sampled_from(values))
+            match draw(st.sampled_from(["reshape", "reshape", "tanh", "add"])):
+                case "reshape":
+                    values.append(inner.reshape(value, draw(st.sampled_from(SHAPES))))
+                case "tanh":
+                    values.append(inner.tanh(value))
+                case _:
+                    other = draw(st.sampled_from(values))
+                    values.append(inner.add(value, inner.reshape(other, dims_of(value))))
+        following = [inner.reshape(draw(st.sampled_from(values)), dims) for dims in carried]
+        return following, draw(st.lists(st.sampled_from([*values, *following]), max_size=3))
+
+    finals, ys = b.scan([], inits, xs, body)
+    program = b.finish({f"r{i}": value for i, value in enumerate((*finals, *ys))})
+    assert_same_meaning(program, applied(Simplify()))
 
 
 def test_rows_by_whether_it_is_the_first_step_stay():

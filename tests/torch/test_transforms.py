@@ -285,6 +285,15 @@ def test_functions_whose_second_derivatives_are_not_known(function: Any, reason:
         slopes.sum().backward()
 
 
+def test_records_of_operators_are_refused() -> None:
+    """Compiled code is none of PyTorch's: a record would hold memory that nobody has written."""
+    layer = torch.nn.RNN(4, 3).double()
+    compiled = rt.compile(layer, (XS,))
+    for run in (lambda x: compiled(x)[0], lambda x: rt.scan(tanh_cell(W), x, H)[0]):
+        with pytest.raises(CompileError, match="cannot be recorded by make_fx"):
+            func.linearize(run, XS)
+
+
 def test_random_numbers_of_instances() -> None:
     def whole(x: Any) -> Any:
         return rt.scan(lambda x, h: (torch.dropout(x, 0.5, True), h), x, torch.zeros(2))[0]

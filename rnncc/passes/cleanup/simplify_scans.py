@@ -8,10 +8,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Net, Yield
-from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose, squeezed
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import (
     Carry,
@@ -288,7 +288,7 @@ def _squeeze(loop: Loop) -> bool:
 def _unflatten(loop: Loop) -> bool:
     """Passes see axes of states that a step computes with, not of what it makes of them at its end.
 
-    Axes of size 1 alone are left: `_squeeze` decides where these are.
+    Axes of size 1 are left to `_squeeze`.
     """
     changed, outside = False, Builder.before(loop.scan)
     for carry in loop.carries:
@@ -326,16 +326,18 @@ def _shape_in_steps(loop: Loop, carry: Carry) -> tuple[Dim, ...] | None:
     users = _users_of(carry.arg)
     for value in joined.values():
         users += [op for op in _users_of(value) if value is not carry.next or op is not loop.yields]
-    others = [op for op in users if op not in joined]
-    for op in others:
-        if not isinstance(op, Reshape):
-            return None
-        shapes.add(dims_of(op.y))
     shared = sum(c.next is carry.next for c in loop.carries) > 1
     if len(shapes) != 1 or (joined and shared):
         return None
     [shape] = shapes
-    return shape if not joined or len(shape) > len(dims_of(carry.arg)) else None
+    if not all(op in joined or _makes(op, shape) for op in users) or product(shape) == 0:
+        return None
+    # Always more axes: else another round might undo it.
+    return shape if len(squeezed(shape)) > len(squeezed(dims_of(carry.arg))) else None
+
+
+def _makes(op: Operation, shape: tuple[Dim, ...]) -> bool:
+    return isinstance(op, Reshape) and dims_of(op.y) == shape
 
 
 def _users_of(value: SSAValue) -> list[Operation]:
