@@ -213,7 +213,7 @@ def _take_finals(loop: Loop) -> bool:
         return False  # rows of steps that do not run are zeros
     finals = {c.next: c.final for c in loop.carries}
     last = Dim.of(0) if bool(loop.scan.reverse) else loop.steps - 1
-    found = False
+    changed = False
     for y in loop.ys:
         if y.result is not None and (final := finals.get(y.row)) is not None:
             for op, perms in _rows_at(last, y.result):
@@ -222,8 +222,8 @@ def _take_finals(loop: Loop) -> bool:
                 for perm in perms:
                     row = b.transpose(row, perm)
                 op.y.replace_all_uses_with(row)
-                found = True
-    return found
+                changed = True
+    return changed
 
 
 def _rows_at(number: Dim, ys: SSAValue) -> Iterator[tuple[Slice, list[tuple[int, ...]]]]:
