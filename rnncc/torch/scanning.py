@@ -16,6 +16,7 @@ from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.options import check_flag
 from rnncc.torch.all_steps import Manner, all_steps, device_of
+from rnncc.torch.autograd import check_untraced
 from rnncc.torch.captured import Counts
 from rnncc.torch.devices import PLAIN_TENSORS, check_tensor
 from rnncc.torch.exporting import exported_scan
@@ -66,6 +67,7 @@ def scan(
             what = "an exported module has one precision, which is not scan's to choose"
             raise CompileError("", what, f"compile(module, ..., precision={precision!r})")
         return exported_scan(cell, xs, state, reverse)
+    check_untraced()
     row_types(sequences)
     try:
         return _scanned(cell, xs, state, Manner(reverse, precision))
