@@ -56,12 +56,12 @@ def _without_numbers(
         same: where it puts what is to be known of the next state's nests (`same_ones`).
     """
     full = _filled(state, numbers)
-    given = copied(full)
-    result = cell(x, given)
+    own = copied(full)
+    result = cell(x, own)
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    same[0] = same_ones(new, given, full)
+    same[0] = same_ones(new, own, full)
     new = in_order_of(state, new)
     before, after = leaves(state), leaves(new)
     pairs = list(zip(before, after, strict=False))

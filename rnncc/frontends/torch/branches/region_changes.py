@@ -55,12 +55,12 @@ def name_given(part: Sequence[Node]) -> None:
     as `contiguous` does of a contiguous one: from then on a trace calls that by the result."""
     inside = set(part)
     for node in part:
-        given = node
-        while given in inside and (source := _same_tensor(given)) is not None:
-            given = source
-        if given is not node:
+        origin = node
+        while origin in inside and (source := _same_tensor(origin)) is not None:
+            origin = source
+        if origin is not node:
             for user in [user for user in node.users if user not in inside]:
-                user.replace_input_with(node, given)
+                user.replace_input_with(node, origin)
 
 
 def _same_tensor(node: Node) -> Node | None:
