@@ -80,7 +80,7 @@ class ModelContext:
             they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
             the error that this is.
-        refused: outputs that are not supported -> the error that this is where something reads them.
+        refused: outputs that are not supported -> the error that this is if something reads them.
         texts: those that stand for numbers where the model runs.
         draws: the numbers of uses of random numbers to come: each draws others.
         net: builds the net itself, apart from loops and branches.
