@@ -1,4 +1,6 @@
-"""Sizes of results that the run decides: of `TopK`, `Split` and `Pad`, against ONNX Runtime."""
+"""Sizes of results that the run decides, of `TopK`, `Split`, `Pad` and `Resize`, against ONNX
+Runtime.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, mode
 from tests.frontends.onnx.partial_rows import rows
 
 NUMBERS: dict[str, Any] = {
-    **{name: np.array([k]) for name, k in (("none", 0), ("one", 1), ("two", 2), ("five", 5))},
+    **{
+        name: np.array([k])
+        for name, k in (("none", 0), ("one", 1), ("two", 2), ("three", 3), ("five", 5))
+    },
     "zero": np.float32(0),
     "fill": np.float32(2.5),
 }
@@ -56,6 +61,19 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         "h",
         [(7, 3), (9, 9), (9, 1)],
     ),
+    "where the largest are": (
+        [node("TopK", "x a", "v i", axis=0), node("GatherElements", "x i", "y", axis=0)],
+        "y",
+        [(7, 3), (4, 4), (4, 0)],
+    ),
+    "put where the largest are": (
+        [
+            *(node("TopK", "x a", "v i", axis=1), node("Neg", "v", "n")),
+            node("ScatterElements", "x i n", "y", axis=1),
+        ],
+        "y",
+        [(7, 2), (4, 3), (4, 0)],
+    ),
     "two parts": (TWO, "p q", [(7, 3, 4), (5, 0, 5), (5, 5, 0), (1, 1, 0)]),
     "a part, then a layer": (
         [*TWO, node("Identity", "q", "rows"), *RECURRENT],
@@ -71,6 +89,14 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         [node("Concat", "a two", "sizes", axis=0), node("Split", "x sizes", "p q", axis=0)],
         "p q",
         [(7, 5), (2, 0)],
+    ),
+    "parts as a list": (
+        [
+            *(TWO[0], node("SplitToSequence", "x sizes", "parts", axis=0)),
+            *(node("SequenceAt", "parts one", "q"), node("SequenceAt", "parts none", "p")),
+        ],
+        "p q",
+        [(7, 3, 4), (5, 0, 5)],
     ),
     "put together again": (
         [*TWO, node("Neg", "p", "n"), node("Concat", "n q", "c", axis=0), node("Add", "c x", "y")],
@@ -93,6 +119,33 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         [*SOME, BEFORE, node("Pad", "some pads fill", "y"), node("ReduceSum", "y none", "s")],
         "y s",
         [(6, 2), (6, 0), (5, 1)],
+    ),
+    **{
+        f"resized, {mode}, {coordinates}": (
+            [
+                *(node("Transpose", "x", "t", perm=[1, 0]), node("Unsqueeze", "t none", "columns")),
+                node("Concat", "one three a", "sizes", axis=0),
+                node(
+                    *("Resize", "columns _ _ sizes", "y"),
+                    mode=mode,
+                    coordinate_transformation_mode=coordinates,
+                    nearest_mode="floor" if coordinates == "asymmetric" else "round_prefer_floor",
+                ),
+            ],
+            "y",
+            [(7, 3), (4, 4), (4, 8), (3, 11), (5, 1)],
+        )
+        for mode in ("nearest", "linear")
+        for coordinates in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    },
+    "resized columns of those chosen": (
+        [
+            *(*SOME, node("Unsqueeze", "some one", "rows"), node("Concat", "one a", "to", axis=0)),
+            node("Resize", "rows _ _ to", "wide", mode="linear", axes=[1, 2]),
+            node("ReduceSum", "wide none", "y"),
+        ],
+        "y",
+        [(6, 2), (6, 5), (5, 3)],
     ),
     "pads of columns of those chosen": (
         [
@@ -181,8 +234,30 @@ def test_pads_up_to_the_longest() -> None:
             assert_close({name: got[name] for name in want}, want)
 
 
-def test_a_size_that_nothing_bounds() -> None:
-    nodes, outputs, _ = CASES["pads on both sides and of columns"]
+@pytest.mark.peers
+def test_resized_to_the_longest() -> None:
+    nodes = [
+        *(node("ReduceMax", "lengths", "most"), node("Shape", "x", "first", end=2)),
+        *(node("Concat", "first most", "sizes", axis=0), node("Resize", "x _ _ sizes", "y")),
+        node("Add", "y z", "sum"),
+    ]
+    inputs = [info("x", ["N", 2, "T"]), info("lengths", ["N"], "i64"), info("z", ["N", 2, "U"])]
+    made = model(nodes, inputs, [info("sum", None)], opset=18)
+    compiled = rnncc.compile(made)
+    for most, size in ((4, 7), (7, 7), (11, 7)):
+        given = {"x": rows(4, size)[None].reshape(2, 2, -1), "lengths": np.array([most, 1])}
+        given["z"] = rows(4, most).reshape(2, 2, -1)
+        assert_close(compiled.run(given), by_onnxruntime(made, given))
+    given["lengths"] -= 1
+    with pytest.raises(RunError):
+        compiled.run(given)
+
+
+@pytest.mark.parametrize(
+    "name", ["pads on both sides and of columns", "resized, linear, half_pixel"]
+)
+def test_a_size_that_nothing_bounds(name: str) -> None:
+    nodes, outputs, _ = CASES[name]
     with pytest.raises(CompileError, match="--max-iterations"):
         rnncc.compile(_model(nodes, outputs))
 

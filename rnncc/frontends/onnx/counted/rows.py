@@ -35,6 +35,7 @@ class Partial(Value):
     @staticmethod
     def counted(value: Value, axis: int, count: SSAValue | None) -> Partial:
         """A computed value of which the first rows along an axis count."""
+        assert not isinstance(value, Partial | Crossed), "all rows of a value are meant"
         return Partial(value.dtype, value.dims, made=value.made, axis=axis, count=count)
 
     @property

@@ -93,9 +93,13 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
 
 
 def _gathered(n: Node, inputs: Operands) -> Axes:
-    """By as many rows of places, along another axis."""
+    """By as many rows of places, along another axis; by so many in a tensor of known size."""
     x, places = inputs
-    if not isinstance(x, Partial) or not isinstance(places, Partial) or x.axis != places.axis:
+    if not isinstance(places, Partial):
+        return None
+    if not isinstance(x, Partial):
+        return places.axis
+    if x.axis != places.axis:
         return None
     return None if n.axis(n.integer("axis", 0), x.rank) == x.axis else x.axis
 

@@ -32,13 +32,24 @@ def is_computed(n: Node, index: int) -> bool:
 def computed_number(n: Node, index: int, size: Dim) -> tuple[SSAValue, Dim]:
     """A computed number of elements, int64 without axes, and the most that it may be: if it is
     negative, or more than there are, the run fails."""
-    b, value = n.b, n.value(index)
+    value = n.value(index)
     if any(d != 1 for d in value.dims):
         raise n.error(f"has {shape_text(value.dims)} numbers for one")
-    number = b.reshape(b.cast(n.x(index), "i64"), ())
-    most = most_of(n, number)
-    fits = b.logical("and", _is_natural(n, number), b.compare("le", number, b.size(size, "i64")))
-    return one_that_fits(b, number, fits), size if most is None else smaller(most, size)
+    number = n.b.reshape(n.b.cast(n.x(index), "i64"), ())
+    most = most_of(n, number) or n.most_given()
+    return _up_to(n, number, size if most is None else smaller(most, size))
+
+
+def bounded_number(n: Node, number: SSAValue) -> tuple[SSAValue, Dim] | None:
+    """The same of a number that something bounds; None where nothing does."""
+    most = most_of(n, number) or n.most_given()
+    return None if most is None else _up_to(n, number, most)
+
+
+def _up_to(n: Node, number: SSAValue, most: Dim) -> tuple[SSAValue, Dim]:
+    b = n.b
+    fits = b.logical("and", _is_natural(n, number), b.compare("le", number, b.size(most, "i64")))
+    return one_that_fits(b, number, fits), most
 
 
 def most_of(n: Node, number: SSAValue) -> Dim | None:
