@@ -116,6 +116,13 @@ def crossed(x: Partial, along: Partial) -> Crossed:
     return Crossed.counted(along.whole(), (x.axis, along.axis), (x.count, along.count))
 
 
+def parts_of(value: Value | None) -> list[Partial]:
+    """A value along each of the axes along which the run decides how many rows count."""
+    if isinstance(value, Crossed):
+        return value.along()
+    return [value] if isinstance(value, Partial) else []
+
+
 def counting(b: Builder, count: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:
     """Bools of a shape: whether an element lies in the first rows along an axis, which count."""
     counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))
