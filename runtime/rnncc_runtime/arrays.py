@@ -133,8 +133,8 @@ def check_mapping(arrays: object, what: str, specs: Specs) -> None:
 
 def counts_in(metadata: Mapping[str, Any]) -> Counts:
     """What `cut` takes, of metadata, in which pairs of an output and an axis follow each other."""
-    told: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
-    return {name: [*zip(flat[::2], flat[1::2], strict=True)] for name, flat in told.items()}
+    counts: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
+    return {name: [*zip(flat[::2], flat[1::2], strict=True)] for name, flat in counts.items()}
 
 
 def cut(outputs: dict[str, Array], counts: Counts) -> dict[str, Array]:

@@ -55,9 +55,9 @@ def _top_k(n: Node) -> tuple[SSAValue | Value, ...]:
     axis = n.axis(n.integer("axis", -1), len(dims))
     if n.opset >= 10 and is_computed(n, 1):
         number, most = computed_number(n, 1, dims[axis])
-        found = _first(n, axis, most)
+        first = _first(n, axis, most)
         return tuple(
-            Partial.counted(n.scope.value(n, at, y), axis, number) for at, y in enumerate(found)
+            Partial.counted(n.scope.value(n, at, y), axis, number) for at, y in enumerate(first)
         )
     return _first(n, axis, _size(n, 1) if n.opset >= 10 else Dim.of(n.integer("k")))
 
