@@ -103,7 +103,7 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         "y",
         [(7, 3, 4), (5, 0, 5), (5, 5, 0)],
     ),
-    "pads behind": ([BEHIND, node("Pad", "x pads fill", "y")], "y", [(7, 3), (5, 0), (5, -2)]),
+    "pads behind": ([BEHIND, node("Pad", "x pads fill", "y")], "y", [(7, 3), (5, 0), (5, -2), (0, 2)]),
     "pads before, then a layer": (
         [BEFORE, node("Pad", "x pads", "rows"), *RECURRENT],
         "rows h",
@@ -112,9 +112,17 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
     "pads on both sides and of columns": (
         [node("Concat", "a one b two", "pads", axis=0), node("Pad", "x pads fill", "y")],
         "y",
-        [(7, 3, 1), (5, -3, 2), (5, 2, -5), (5, -2, -3)],
+        [(7, 3, 1), (5, -3, 2), (5, 2, -5), (5, -2, -3), (5, -6, 3), (5, 4, -7), (0, -1, 2)],
     ),
     "edges": ([BEFORE, node("Pad", "x pads", "y", mode="edge")], "y", [(7, 3), (5, 0)]),
+    "edges of those chosen": (
+        [
+            *(*SOME, node("Concat", "a none none none", "pads", axis=0)),
+            node("Pad", "some pads", "y", mode="edge"),
+        ],
+        "y",
+        [(6, 2), (6, -3), (0, 0)],
+    ),
     "pads around those chosen": (
         [*SOME, BEFORE, node("Pad", "some pads fill", "y"), node("ReduceSum", "y none", "s")],
         "y s",
@@ -195,7 +203,9 @@ def test_sizes(name: str) -> None:
         ("what is left", (7, 4)),
         ("pads behind", (7, 9)),
         ("pads behind", (7, -8)),
-        ("pads on both sides and of columns", (5, -6, 3)),
+        ("pads on both sides and of columns", (5, -6, 0)),
+        ("edges", (5, -6)),
+        ("edges", (0, 1)),
     ],
 )
 def test_sizes_that_do_not_fit(name: str, call: tuple[int, ...]) -> None:
