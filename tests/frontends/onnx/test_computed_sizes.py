@@ -103,7 +103,11 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         "y",
         [(7, 3, 4), (5, 0, 5), (5, 5, 0)],
     ),
-    "pads behind": ([BEHIND, node("Pad", "x pads fill", "y")], "y", [(7, 3), (5, 0), (5, -2), (0, 2)]),
+    "pads behind": (
+        [BEHIND, node("Pad", "x pads fill", "y")],
+        "y",
+        [(7, 3), (5, 0), (5, -2), (0, 2)],
+    ),
     "pads before, then a layer": (
         [BEFORE, node("Pad", "x pads", "rows"), *RECURRENT],
         "rows h",
@@ -190,6 +194,20 @@ def test_sizes(name: str) -> None:
         inputs = _inputs(made, *call)
         got = compiled.run(inputs)
         assert_close({name: got[name] for name in outputs.split()}, by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_the_first_number_of_rows_is_that_of_the_first_axis(axes: tuple[int, int]) -> None:
+    """In whichever order the axes are cut."""
+    numbers = ("a", "b") if axes == (0, 1) else ("b", "a")
+    nodes = [
+        node("TopK", f"x {numbers[0]}", "v _", axis=axes[0]),
+        node("TopK", f"v {numbers[1]}", "w _", axis=axes[1]),
+    ]
+    compiled: Any = rnncc.compile(_model(nodes, "w"))
+    assert compiled.metadata["counts"] == {"w": ["w.count", 0, "w.count.2", 1]}
+    got = compiled.run({"x": rows(5, 3), "a": np.array([4]), "b": np.array([2])})
+    assert (got["w"].shape, got["w.count"], got["w.count.2"]) == ((4, 2), 4, 2)
 
 
 @pytest.mark.parametrize(
