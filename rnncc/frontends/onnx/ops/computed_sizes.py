@@ -140,10 +140,10 @@ def put_around(
         return None
     fits = b.logical("and", _is_natural(n, total), b.compare("le", total, b.size(most, "i64")))
     if number is None:  # what is cut off is there, and a row to repeat
-        there = [_is_natural(n, b.add(count, each)) for each in around]
+        lasting = [_is_natural(n, b.add(count, each)) for each in around]
         repeated = b.compare("gt", count, n.full(0, count))
         needed = b.logical("or", repeated, b.compare("eq", total, n.full(0, total)))
-        fits = reduce(partial(b.logical, "and"), (*there, needed), fits)
+        fits = reduce(partial(b.logical, "and"), (*lasting, needed), fits)
     total = one_that_fits(b, total, fits)
     size = dims_of(x)[rows.axis]
     if not is_natural(size - 1):  # so that there is a row to read for those that are none of x
