@@ -10,8 +10,7 @@ from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
-from rnncc.nn.indexing import element_places, gather_elements
-from rnncc.sizes import TIME
+from rnncc.nn.indexing import gather_elements
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each."""
@@ -50,45 +49,34 @@ def top_k(
 
     Of equal ones the earlier comes first; NaN counts as larger than any number. A known number of
     elements of 32 bits are looked for one after another, of a long axis in blocks: 50 of 1000 in a
-    150th of the time of comparing each with each, all of 200 in a third of it. Others are compared,
-    and put where their rank says: in half the time of looking for each rank.
+    150th of the time of comparing each with each, all of 200 in a third of it. Others are compared.
     """
     last = len(dims_of(x)) - 1
     x = move_axis(b, x, axis, last)
-    *lead, size = dims_of(x)
     if _is_found(x, count):
         places = _first_places(b, _keys(b, x, largest), int(Dim.of(count)))
         values = gather_elements(b, x, places, last)
         return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
-    rank = ranks(b, x, largest)
-    if TIME not in size.symbols and any(TIME in d.symbols for d in lead):
-        values, places = _of_each_rank(b, x, rank, Dim.of(count))
-    else:
-        places = b.slice(_by_rank(b, rank), last, 0, count)
-        values = gather_elements(b, x, places, last)
+    values, places = _of_each_rank(b, x, ranks(b, x, largest), Dim.of(count))
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 
 
 def _of_each_rank(b: Builder, x: SSAValue, rank: SSAValue, count: Dim) -> tuple[SSAValue, SSAValue]:
-    """The last axis' elements of the first ranks, and their places: each looked for among all, in
-    its own row alone, so that streams compute one row after another."""
+    """The last axis' elements of the first ranks, and their places.
+
+    Each is looked for among all of its own row: a scatter by rank takes half of the time on a
+    CPU, but on a GPU one thread does it alone, and streams cannot compute it row by row.
+    """
     *lead, size = dims_of(x)
     last = len(lead)
     wide, axes = (*lead, count, size), [*range(last), last + 1]
     has_rank = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
     number = b.iota(wide, last + 1, "i64")
     places = b.reduce("sum", b.select(has_rank, number, b.full_like(number, 0)), [last + 1])
+    if not lead:
+        return b.gather(x, places, 0), places
     chosen = b.select(has_rank, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
     return b.reduce("sum", chosen, [last + 1]), places
-
-
-def _by_rank(b: Builder, rank: SSAValue) -> SSAValue:
-    """The places along the last axis in the order of their ranks, which are all different."""
-    dims = dims_of(rank)
-    last, whole = len(dims) - 1, (product(dims),)
-    number = b.reshape(b.iota(dims, last, "i64"), whole)
-    target = b.reshape(element_places(b, b.cast(rank, "i64"), dims, last), whole)
-    return b.reshape(b.scatter("max", b.fill(0, whole, "i64"), number, target, 0), dims)
 
 
 def can_rank(x: SSAValue, count: Dim | int, axis: int) -> bool:
