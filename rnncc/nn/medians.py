@@ -8,7 +8,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
-from rnncc.nn.indexing import extremum_place, gather_elements, top_k
+from rnncc.nn.indexing import extremum_place, gather_elements
+from rnncc.nn.ranking import top_k
 from rnncc.nn.reduction import reduce_keepdims
 
 

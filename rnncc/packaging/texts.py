@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rnncc_runtime.arrays import counts_in
 
 from rnncc.kern.signatures import C_TYPES
 from rnncc.names import in_comment
@@ -110,7 +112,7 @@ def types(metadata: Mapping[str, Any]) -> str:
 def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
     values = {
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
-        **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
+        **{key: _entries(metadata[key], metadata) for key in GROUPS},
         "version": metadata["rnncc"],
         "line": metadata.get("line", LINE),
         "versions": [version["cpu"] for version in metadata.get("versions", ())],
@@ -165,7 +167,9 @@ def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[dict[str, str]]:
+def _entries(
+    entries: list[dict[str, Any]], metadata: Mapping[str, Any] | None = None
+) -> list[dict[str, str]]:
     return [
         {
             "title": in_comment(entry["name"]),
@@ -173,15 +177,19 @@ def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[
             "c_type": C_TYPES[entry["dtype"]],
             "dtype": _NUMPY[entry["dtype"]],
             "shape": f"[{', '.join(map(str, entry['shape']))}]",
-            "note": _note(entry, kept),
+            "note": _note(entry, metadata or {}),
         }
         for entry in entries
     ]
 
 
-def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
+def _note(entry: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    counts = counts_in(metadata).get(entry["name"], ())
+    if counts:
+        along = " and ".join(f"{in_comment(count)} along axis {axis}" for count, axis in counts)
+        return f", of which the first {along} count"
     if entry.get("optional"):
         return " (optional)"
     if entry["dtype"] == "text":
         return " (texts)"
-    return " (kept)" if entry["name"] in kept else ""
+    return " (kept)" if entry["name"] in metadata.get("kept", ()) else ""

@@ -14,7 +14,7 @@ import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
+from rnncc.nn import arithmetic, indexing, normalisation, pooling, ranking, reduction
 from rnncc.nn.convolution import convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.nn.windows import Window
@@ -99,11 +99,11 @@ SMOOTH: dict[str, tuple[Formula, Callable[[Array], Array]]] = {
     ),
     "whole power": (lambda b, x: arithmetic.power(b, x, 5), lambda x: x**5),
     "largest two": (
-        lambda b, x: indexing.top_k(b, x, 2, 1, True)[0],
+        lambda b, x: ranking.top_k(b, x, 2, 1, True)[0],
         lambda x: -np.sort(-x, 1)[:, :2],
     ),
     "sorted vector": (
-        lambda b, x: indexing.top_k(b, b.reshape(x, [24]), 24, 0, False)[0],
+        lambda b, x: ranking.top_k(b, b.reshape(x, [24]), 24, 0, False)[0],
         lambda x: np.sort(x, None),
     ),
     "triangle": (lambda b, x: indexing.triangle(b, x, 1, True), lambda x: np.triu(x, 1)),

@@ -162,7 +162,8 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
         if info.name in held:  # an output that is listed twice is one
             continue
         if isinstance(value, Partial | Crossed):
-            partial[info.name], value = parts_of(value), value.whole()
+            partial[info.name] = sorted(parts_of(value), key=lambda rows: rows.axis)
+            value = value.whole()
         held[info.name] = _add_output(scope, info.name, value, outputs)
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)

@@ -11,6 +11,7 @@ from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.packaging.texts import header
 from tests.frontends.onnx.models import assert_close, by_onnxruntime, graph, info, model, node
 
 NUMBERS = {
@@ -222,6 +223,8 @@ def test_how_many_rows_count_along_two_axes() -> None:
     made = DECIDED["fewer steps of fewer sequences, given"]
     compiled: Any = rnncc.compile(made)
     assert compiled.metadata["counts"] == {"y": ["y.count", 0, "y.count.2", 1]}
+    of_which = "of which the first y.count along axis 0 and y.count.2 along axis 1 count */"
+    assert of_which in header(compiled.metadata)
     given = compiled.run({"x": np.ones((3, 5, 2), np.float32), "c": np.array(True)})
     assert (given["y"].shape, given["y.count"], given["y.count.2"]) == ((2, 3, 2), 2, 3)
 

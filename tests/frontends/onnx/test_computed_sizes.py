@@ -103,7 +103,11 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         "y",
         [(7, 3, 4), (5, 0, 5), (5, 5, 0)],
     ),
-    "pads behind": ([BEHIND, node("Pad", "x pads fill", "y")], "y", [(7, 3), (5, 0), (5, -2)]),
+    "pads behind": (
+        [BEHIND, node("Pad", "x pads fill", "y")],
+        "y",
+        [(7, 3), (5, 0), (5, -2), (0, 2)],
+    ),
     "pads before, then a layer": (
         [BEFORE, node("Pad", "x pads", "rows"), *RECURRENT],
         "rows h",
@@ -112,9 +116,17 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
     "pads on both sides and of columns": (
         [node("Concat", "a one b two", "pads", axis=0), node("Pad", "x pads fill", "y")],
         "y",
-        [(7, 3, 1), (5, -3, 2), (5, 2, -5), (5, -2, -3)],
+        [(7, 3, 1), (5, -3, 2), (5, 2, -5), (5, -2, -3), (5, -6, 3), (5, 4, -7), (0, -1, 2)],
     ),
     "edges": ([BEFORE, node("Pad", "x pads", "y", mode="edge")], "y", [(7, 3), (5, 0)]),
+    "edges of those chosen": (
+        [
+            *(*SOME, node("Concat", "a none none none", "pads", axis=0)),
+            node("Pad", "some pads", "y", mode="edge"),
+        ],
+        "y",
+        [(6, 2), (6, -3), (0, 0)],
+    ),
     "pads around those chosen": (
         [*SOME, BEFORE, node("Pad", "some pads fill", "y"), node("ReduceSum", "y none", "s")],
         "y s",
@@ -184,6 +196,20 @@ def test_sizes(name: str) -> None:
         assert_close({name: got[name] for name in outputs.split()}, by_onnxruntime(made, inputs))
 
 
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_the_first_number_of_rows_is_that_of_the_first_axis(axes: tuple[int, int]) -> None:
+    """In whichever order the axes are cut."""
+    numbers = ("a", "b") if axes == (0, 1) else ("b", "a")
+    nodes = [
+        node("TopK", f"x {numbers[0]}", "v _", axis=axes[0]),
+        node("TopK", f"v {numbers[1]}", "w _", axis=axes[1]),
+    ]
+    compiled: Any = rnncc.compile(_model(nodes, "w"))
+    assert compiled.metadata["counts"] == {"w": ["w.count", 0, "w.count.2", 1]}
+    got = compiled.run({"x": rows(5, 3), "a": np.array([4]), "b": np.array([2])})
+    assert (got["w"].shape, got["w.count"], got["w.count.2"]) == ((4, 2), 4, 2)
+
+
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -195,7 +221,9 @@ def test_sizes(name: str) -> None:
         ("what is left", (7, 4)),
         ("pads behind", (7, 9)),
         ("pads behind", (7, -8)),
-        ("pads on both sides and of columns", (5, -6, 3)),
+        ("pads on both sides and of columns", (5, -6, 0)),
+        ("edges", (5, -6)),
+        ("edges", (0, 1)),
     ],
 )
 def test_sizes_that_do_not_fit(name: str, call: tuple[int, ...]) -> None:

@@ -73,6 +73,40 @@ def test_the_first_of_many(dtype: str, axis: int | str, count: int, largest: int
         np.testing.assert_array_equal(results["y"], np.take_along_axis(rows, order, 1))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [("T", 0), ("N T", 1), ("T N", 0), ("T N", 1), ("T N F", 2), ("N F T", 1)]
+)
+def test_all_of_an_open_axis(shape: str, axis: int, dtype: str) -> None:
+    """Of equal ones, both zeros among them, the earlier first."""
+    sizes = shape.split()
+    nodes = [
+        node("Shape", "x", "k", start=axis, end=axis + 1),
+        node("TopK", "x k", "y i", axis=axis, largest=0),
+    ]
+    outputs = [info("y", None, dtype), info("i", None, "i64")]
+    compiled = rnncc.compile(model(nodes, [info("x", sizes, dtype)], outputs))
+    kinds: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "i64": np.int64}
+    for given in ({"T": 7, "N": 2, "F": 5}, {"T": 1, "N": 3, "F": 1}):
+        dims = [given[size] for size in sizes]
+        x = np.random.default_rng(0).integers(-3, 3, dims).astype(kinds[dtype])
+        x = np.where(x == 1, -0.0, x).astype(x.dtype)
+        order = np.argsort(x, axis, kind="stable")
+        got = compiled.run({"x": x})
+        np.testing.assert_array_equal(got["i"], order)
+        np.testing.assert_array_equal(got["y"], np.take_along_axis(x, order, axis))
+
+
+def test_a_stream_sorts_each_step() -> None:
+    nodes = [node("Shape", "x", "k", start=2, end=3), node("TopK", "x k", "y i", axis=2)]
+    outputs = [info("y", None), info("i", None, "i64")]
+    compiled: Any = rnncc.compile(model(nodes, [info("x", ["T", "N", "F"])], outputs))
+    x = np.random.default_rng(0).integers(-3, 3, (3, 2, 8)).astype(np.float32)
+    want, stream = compiled.run({"x": x}), compiled.stream(batch=2)
+    for step, rows in enumerate(x):
+        np.testing.assert_array_equal(stream.step({"x": rows})["i"], want["i"][step])
+
+
 def test_as_many_as_an_open_axis_has() -> None:
     made = model(
         [node("TopK", "x k", "y i")],

@@ -13,7 +13,8 @@ from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dtype_of
-from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
+from rnncc.nn.indexing import element_places, extremum_place
+from rnncc.nn.ranking import MAX_RANKED, top_k
 
 
 class ArgMax(Operator):

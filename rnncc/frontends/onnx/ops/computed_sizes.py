@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import HUGE, Place, counted_rows, 
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import Sub
-from rnncc.ir.size_proofs import larger, smaller
+from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 
 
@@ -124,27 +124,30 @@ def put_around(
     n: Node, rows: Partial, before: Place, behind: Place, number: float | SSAValue | None
 ) -> Partial | None:
     """Rows with so many of one number before those that count, and behind them, or with some cut
-    off where these are negative; None where nothing bounds how many there are then.
+    off where these are negative, of one number maybe more than there are rows; None where nothing
+    bounds how many there are then.
 
     Args:
         number: None for the first and the last of the rows in its place.
     """
     b, count, x = n.b, rows.count, rows.made
     assert count is not None and x is not None
-    if rows.dims[rows.axis] == 0:
-        return None
     around = [n.scope.number(p) if isinstance(p, Dim) else p for p in (before, behind)]
     total = reduce(b.add, around, count)
     most = most_of(n, total)
     most = n.most_given() if most is None else most
     if most is None:
         return None
-    # what is cut off is there, and a row to repeat
-    least = [b.add(count, each) for each in around]
-    least += [b.sub(count, n.full(1, count))] if number is None else []
-    fits = b.compare("le", total, b.size(most, "i64"))
-    fits = reduce(partial(b.logical, "and"), (_is_natural(n, one) for one in (total, *least)), fits)
+    fits = b.logical("and", _is_natural(n, total), b.compare("le", total, b.size(most, "i64")))
+    if number is None:  # what is cut off is there, and a row to repeat
+        lasting = [_is_natural(n, b.add(count, each)) for each in around]
+        repeated = b.compare("gt", count, n.full(0, count))
+        needed = b.logical("or", repeated, b.compare("eq", total, n.full(0, total)))
+        fits = reduce(partial(b.logical, "and"), (*lasting, needed), fits)
     total = one_that_fits(b, total, fits)
+    size = dims_of(x)[rows.axis]
+    if not is_natural(size - 1):  # so that there is a row to read for those that are none of x
+        x = b.pad(x, rows.axis, 0, size + 1, 0)
 
     def everywhere(one: SSAValue) -> SSAValue:
         return b.broadcast(one, (most,), [])

@@ -7,16 +7,18 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node
 from rnncc.frontends.onnx.ops.contributed_attention import dividing
 from rnncc.frontends.onnx.ops.slicing import pad_by_inputs
+from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.attention import by_head, heads_together
 
 
-def padded(n: Node) -> SSAValue:
+def padded(n: Node) -> SSAValue | Value:
     """X with more elements around it: a constant, or by the modes edge and reflect.
 
-    Refused: pads that are computed at run time, or negative with a mode other than constant.
+    Refused: pads that are computed at run time, but those that Pad of the standard takes; negative
+    pads with a mode other than constant.
     """
     return pad_by_inputs(n)
 

@@ -23,7 +23,8 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
-from rnncc.nn.indexing import MAX_RANKED, can_rank, extremum_place, top_k
+from rnncc.nn.indexing import extremum_place
+from rnncc.nn.ranking import MAX_RANKED, can_rank, top_k
 from rnncc.nn.reduction import cumulate
 
 MAX_COUNTED = 1 << 22

@@ -6,15 +6,13 @@ from rnncc.frontends.torch.node_context import NodeContext, Table, Translation, 
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.indexing import (
-    MAX_RANKED,
-    can_rank,
     extremum_place,
     gather_elements,
     one_hot,
     running_place,
-    top_k,
 )
 from rnncc.nn.medians import equal_to, median_place, mode_place
+from rnncc.nn.ranking import MAX_RANKED, can_rank, top_k
 
 
 def sort(
