@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rnncc_runtime.errors import ArrayError
 from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
+from torch._ops import _len_torch_dispatch_stack_pre_dispatch
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
@@ -147,7 +148,11 @@ def check_untraced() -> None:
     Raises:
         CompileError: `make_fx` is recording, as `torch.func.linearize` does.
     """
-    if torch._C._len_torch_dispatch_stack() and get_proxy_mode() is not None:
+    modes = torch._C._len_torch_dispatch_stack() or _len_torch_dispatch_stack_pre_dispatch()
+    if torch._C._get_tracing_state() is not None:
+        what = "compiled code cannot be recorded by torch.jit.trace"
+        raise CompileError("", what, "rnncc.torch.build makes a library; else trace the module")
+    if modes and get_proxy_mode() is not None:
         what = "compiled code cannot be recorded by make_fx, torch.func.linearize or torch.export"
         raise CompileError("", what, "torch.func.jvp has tangents; else record the module itself")
 

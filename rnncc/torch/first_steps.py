@@ -12,7 +12,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
@@ -20,7 +19,7 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.torch.all_steps import Manner, all_steps, check_same, count_of_steps
 from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
-from rnncc.torch.objects.kept import Snapshot, StatePlace, put, together
+from rnncc.torch.objects.kept import Snapshot, StatePlace, put, together, unwrapped
 from rnncc.torch.objects.trees import leaves, mapped, with_tensors
 from rnncc.torch.tracing import code_of
 
@@ -33,7 +32,11 @@ _counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
 
 
 def first_steps_apart(
-    cell: Callable[..., Any], xs: Any, state: Any, how: Manner
+    cell: Callable[..., Any],
+    xs: Any,
+    state: Any,
+    how: Manner,
+    numbers: Sequence[StatePlace] = (),
 ) -> tuple[Any, Any]:
     """Let PyTorch do the first step, which shows where the cell keeps tensors and numbers that
     change, and of what types.
@@ -41,6 +44,9 @@ def first_steps_apart(
     It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
     step shows what the first has put where it was already. Steps that fill a list or deque come
     before those: the loop starts when it drops a row for each one that it appends.
+
+    Args:
+        numbers: where numbers are that steps change, though the first ones may not.
     """
     before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
@@ -48,7 +54,9 @@ def first_steps_apart(
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
             last = Snapshot(cell) if ys else before
             row, xs = _parted(xs, how.reverse)
+            types = _types(state)
             y, state = cell(row, state)
+            types_stay = types == _types(state)
             ys.append(mapped(_as_sequence, y))
             if count_of_steps(xs) == 0:
                 return _joined(ys, how.reverse), state
@@ -57,7 +65,9 @@ def first_steps_apart(
                 continue
             known = together(known, last.changed())
             try:
-                rest, finals = _other_steps(cell, xs, state, known, last, how)
+                rest, finals = _other_steps(cell, xs, state, known, last, how, numbers)
+                if types_stay and not known:
+                    rest = pytree.tree_map(_typed_as, ys[-1], rest)
                 return _joined([*ys, rest], how.reverse), finals
             except KeepsTensors as error:
                 refusal = error
@@ -74,15 +84,18 @@ def _other_steps(
     known: Sequence[StatePlace],
     last: Snapshot,
     how: Manner,
+    changing: Sequence[StatePlace],
 ) -> tuple[Any, Any]:
     """The steps after those that PyTorch has done; reading them may show further places.
 
     Args:
         known: where the last of those has put tensors.
         last: what the cell's objects held before it.
+        changing: where numbers are that steps change, besides those that are known to change.
     """
     numbers = _counting.setdefault(code_of(cell), set())
     counted = [place for place in last.numbers() if (type(place.owner), place.key) in numbers]
+    counted = together(counted, changing)
     refusal = None
     while True:
         places = together(known, counted)
@@ -142,9 +155,7 @@ def _with_places(
 def _number_in(tensor: torch.Tensor, place: StatePlace) -> Any:
     """The number that a loop gives, within transforms of torch.func, too: steps of `vmap` change
     one number of Python's for all instances."""
-    while is_functorch_wrapped_tensor(tensor):
-        tensor = get_unwrapped(tensor)
-    first, *others = tensor.flatten().tolist()
+    first, *others = unwrapped(tensor).flatten().tolist()
     if any(other != first for other in others):
         what = f"what is kept in {place} is a number, of which each instance of vmap has another"
         raise CompileError("", what, "a tensor")
@@ -155,8 +166,21 @@ def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:
     """What a loop carries of what a cell keeps at a place."""
     if place.is_number:
         dtype = next(dtype for kind, dtype in OF_NUMBERS.items() if isinstance(value, kind))
+        if dtype == torch.int64 and not -(2**63) <= value < 2**63:
+            what = f"what is kept in {place} is an integer beyond 64 bits, which steps change"
+            raise CompileError("", what, "a float")
         return torch.full((), value, dtype=dtype, device=device)
     return pytree.tree_map(torch.clone, value) if place.in_place else value
+
+
+def _types(state: Any) -> list[torch.dtype]:
+    return [x.dtype for x in leaves(state) if isinstance(x, torch.Tensor)]
+
+
+def _typed_as(first: Any, rest: Any) -> Any:
+    """Rows of the type that PyTorch gives them: integers by a float of Python's are float32, but
+    by a tensor that stands for it they are float64."""
+    return rest if rest is None or rest.dtype == first.dtype else rest.to(first.dtype)
 
 
 def _joined(ys: Sequence[Any], reverse: bool) -> Any:

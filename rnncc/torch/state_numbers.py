@@ -15,8 +15,10 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.torch.all_steps import Manner
 from rnncc.torch.first_steps import first_steps_apart
+from rnncc.torch.objects.kept import StatePlace
 from rnncc.torch.objects.nests import copied, in_order_of, put_into_same, same_ones
 from rnncc.torch.objects.trees import leaves, mapped
 from rnncc.torch.tracing import PAIR, code_of
@@ -40,10 +42,19 @@ def scan_with_numbers(
     What is a number before the first step and a tensor after it is one from then on.
     """
     numbers, same = list(filter(is_number, leaves(state))), [False]
+    zeros = mapped(_or_zero, state)
     own: Any = partial(_without_numbers, cell, numbers, same)
     own.__code__ = code_of(cell)  # it is read, and told of in errors, as the cell itself
     own.__qualname__ = getattr(cell, "__qualname__", type(cell).__qualname__)
-    ys, finals = first_steps_apart(own, xs, mapped(_or_zero, state), how)
+    try:
+        ys, finals = first_steps_apart(own, xs, zeros, how)
+    except KeepsTensors as refusal:
+        # A step that comes later may put a tensor in the place of one that the first ones keep.
+        places = [StatePlace(numbers, at, is_number=True) for at in range(len(numbers))]
+        try:
+            ys, finals = first_steps_apart(own, xs, zeros, how, places)
+        except CompileError:
+            raise refusal from None
     return ys, put_into_same(state, _filled(finals, numbers), same[0])
 
 

@@ -76,6 +76,27 @@ class Projecting(torch.nn.Module):
         return y + x @ self.weight
 
 
+def both_ways(x: Any, h: Any) -> Any:
+    """Reads what each way has of a tensor by operators that give it as it is."""
+    if h.sum() > 0:
+        same = x.contiguous()
+        h = h + same * 2
+    else:
+        same = x.float()
+        h = h - same
+    return same + 1, torch.tanh(h)
+
+
+def test_a_tensor_that_both_ways_of_a_cell_give_as_it_is() -> None:
+    results = list[Any]()
+    for run in (rnncc.torch.scan, loop):
+        torch.manual_seed(0)
+        xs = torch.randn(6, 2, 3, requires_grad=True)
+        ys, last = run(both_ways, xs, torch.zeros(2, 3))
+        results.append((ys, last, torch.autograd.grad((ys * ys).sum() + last.sum(), xs)))
+    torch.testing.assert_close(*results)
+
+
 def test_operators_that_give_the_same_tensor() -> None:
     torch.manual_seed(0)
     module, xs = Projecting(), torch.randn(4, 2, 3)

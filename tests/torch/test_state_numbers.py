@@ -61,6 +61,15 @@ def first_differs(x: Any, state: Any) -> Any:
     return h, (h, False)
 
 
+def later_step(x: Any, state: Any) -> Any:
+    """Only the third step changes one of the numbers, and sets the flag."""
+    h, rate, late, n = state
+    if n == 2:
+        rate = rate * 0.1
+    h = h + x if late else h * rate + x
+    return h, (h, rate, n > 2, n + 1)
+
+
 CELLS: list[tuple[Any, Any]] = [
     (lambda x, s: (x * s[1], (s[0] + x, s[1] + 1)), (H, 0)),
     (lambda x, s: (x, (s[0] + x / s[1] ** 0.5, s[1] + 1)), (H, 7)),
@@ -74,6 +83,10 @@ CELLS: list[tuple[Any, Any]] = [
     (within, {"h": H, "t": 0}),
     (branches, (H, 0)),
     (first_differs, (H, True)),
+    (later_step, (H, 1.0, False, 0)),
+    (lambda x, s: ((4 * x).long() * s[1], (s[0] + x, s[1] + 1)), (H, 0.5)),
+    (lambda x, s: (x + torch.tensor(s[1]), (s[0] + x, s[1] + 1)), (H, 0.5)),
+    (lambda x, s: (torch.tensor([s[1], 1.0]), (s[0] + x, s[1] + 1)), (H, 0.5)),
     (Nested(), (H, (torch.zeros(()), 0))),
 ]
 
@@ -126,11 +139,36 @@ def test_numbers_within_transforms() -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+def test_a_number_that_becomes_a_tensor_within_transforms() -> None:
+    """And a tensor that a cell makes and keeps."""
+    kept = Nested()
+
+    def keeps(x: Any, state: Any) -> Any:
+        h, total = state
+        kept.v = x if kept.v is None else 0.5 * kept.v + x
+        return h + kept.v, (h, total + x.mean())
+
+    def run(scan: Any, xs: Any) -> Any:
+        kept.v = None
+        ys, (_, total) = scan(keeps, xs, (H, 0.0))
+        return (ys**2).sum() + total**3
+
+    xs = torch.randn(3, 6, 2, 3)
+    for transform in (torch.func.vmap, lambda run: torch.func.vmap(torch.func.grad(run))):
+        ours, theirs = (
+            transform(lambda x, scan=scan: run(scan, x))(xs) for scan in (rt.scan, loop)
+        )
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_refused() -> None:
     with pytest.raises(rnncc.CompileError, match="numbers after a step where none were"):
         rt.scan(lambda x, s: (x, (s[1] + 1, s[0])), torch.zeros(5, 2, 3), (H, 0))
     with pytest.raises(rnncc.CompileError, match="a step changes a number of Python's"):
         rt.scan(lambda x, s: (x[: s[1]], (s[0], s[1] + 1)), torch.zeros(5, 2, 3), (H, 1))
+    for big in (2**63, -(2**70)):
+        with pytest.raises(rnncc.CompileError, match="a step changes a number of Python's"):
+            rt.scan(lambda x, s: (x, (s[0] + x, s[1] + 1)), torch.zeros(5, 2, 3), (H, big))
 
 
 def test_a_number_that_instances_have_each_of_their_own() -> None:

@@ -292,6 +292,11 @@ def test_records_of_operators_are_refused() -> None:
     for run in (lambda x: compiled(x)[0], lambda x: rt.scan(tanh_cell(W), x, H)[0]):
         with pytest.raises(CompileError, match="cannot be recorded by make_fx"):
             func.linearize(run, XS)
+        with pytest.raises(CompileError, match="cannot be recorded by make_fx"):
+            torch.fx.experimental.proxy_tensor.make_fx(run, pre_dispatch=True)(XS)
+    for run in (rt.compile(torch.nn.Tanh(), (XS,)), lambda x: rt.scan(tanh_cell(W), x, H)[0]):
+        with pytest.raises(CompileError, match=r"cannot be recorded by torch.jit.trace"):
+            torch.jit.trace(run, (XS,), check_trace=False)
 
 
 def test_random_numbers_of_instances() -> None:

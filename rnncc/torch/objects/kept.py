@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 
 from rnncc.errors import CompileError
 from rnncc.records import record
@@ -259,6 +260,13 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [x for x in leaves(value) if isinstance(x, torch.Tensor)]
 
 
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor of all instances, within transforms of torch.func."""
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    return tensor
+
+
 def _is_registered(place: StatePlace) -> bool:
     owner = place.owner
     held = isinstance(owner, torch.nn.Module)
@@ -275,7 +283,8 @@ def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
 
 def _check_shared(places: Iterable[StatePlace]) -> None:
     """Refuse a change in place that other places would see."""
-    storages = [(place, x.untyped_storage()) for place in places for x in tensors_of(place.value)]
+    tensors = [(place, x) for place in places for x in tensors_of(place.value)]
+    storages = [(place, unwrapped(x).untyped_storage()) for place, x in tensors]
     count = Counter(memory._cdata for _, memory in storages)
     for place, memory in storages:
         if place.in_place and count[memory._cdata] > 1:

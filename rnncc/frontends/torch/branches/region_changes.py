@@ -66,14 +66,20 @@ def name_given(part: Sequence[Node]) -> None:
 def _same_tensor(node: Node) -> Node | None:
     """The operand that an operator gives as it is."""
     source: Any = node.args[0] if node.args else None
-    if not isinstance(node.target, torch._ops.OpOverload) or changed_by(node) is not None:
+    # In graphs of Dynamo's the target may be a method's name, too.
+    is_call = node.op in ("call_function", "call_method")
+    of_python = getattr(node.target, "__module__", "") == "_operator"
+    if not is_call or of_python or changed_by(node) is not None:
         return None
     if not isinstance(source, Node) or _layout_of(source) is None:
         return None
     if _layout_of(node) != _layout_of(source):
         return None
     args, kwargs = map_arg((node.args, node.kwargs), value_of)  # pyright: ignore
-    return source if node.target(*args, **kwargs) is args[0] else None
+    call: Any = node.target
+    if node.op == "call_method":
+        call, args = getattr(args[0], call), args[1:]
+    return source if call(*args, **kwargs) is value_of(source) else None
 
 
 def _layout_of(node: Node) -> list[str] | None:
