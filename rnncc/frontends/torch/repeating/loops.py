@@ -1,0 +1,269 @@
+# pyright: basic, reportMissingImports=false
+"""Has TorchDynamo read a few steps of a loop, and copy what it has read for the others."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, NoReturn
+
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables.tensor import TensorVariable
+from torch.fx import Node
+
+from rnncc.frontends.torch.repeating.copies import Copier, check_copied, nodes_after
+from rnncc.frontends.torch.repeating.indices import take_symbols
+from rnncc.frontends.torch.repeating.items import Symbols, at_least, is_plain, iterator_over, taken
+from rnncc.frontends.torch.repeating.pictures import (
+    Change,
+    Differs,
+    Picture,
+    Value,
+    live_names,
+)
+from rnncc.frontends.torch.repeating.rebuilt import Rebuilder
+from rnncc.frontends.torch.repeating.traps import Growing, Sprung, Withheld
+
+LEAST = 12
+"""Steps from which on a loop is not read step by step."""
+MOST_TRIES = 3
+"""Steps that may stand for no other before a loop is read as it is."""
+_READS_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec"})
+
+
+def read_few_steps(applies: Callable[[Any], bool]) -> None:
+    """Take loops over numbers and tensors by a few of their steps.
+
+    Args:
+        applies: whether a translator reads for one of ours.
+    """
+    translators: Any = InstructionTranslatorBase
+    graphs: Any = OutputGraph
+    own, compile_subgraph = translators.FOR_ITER, graphs.compile_subgraph
+
+    @wraps(own)
+    def for_iter(tx: Any, step: Any) -> None:
+        if not applies(tx) or tx.output.current_tracer.parent is not None:
+            own(tx, step)
+            return
+        _loops_of(tx.output).arrive(tx, step, own)
+
+    translators.FOR_ITER = for_iter
+    for translator in (translators, *translators.__subclasses__()):
+        translator.dispatch_table[dis.opmap["FOR_ITER"]] = for_iter
+
+    take_symbols(lambda graph: _loops_of(graph).open is not None)
+
+    @wraps(compile_subgraph)
+    def compile_whole(graph: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+        if (opened := _loops_of(graph).open) is not None:
+            opened.spring()  # code has left the loop, or there is to be a break
+        return compile_subgraph(graph, tx, *args, **kwargs)
+
+    graphs.compile_subgraph = compile_whole
+
+
+def _loops_of(graph: Any) -> _Loops:
+    return vars(graph).setdefault("rnncc_loops", _Loops())
+
+
+@dataclass
+class _Loops:
+    """The loops of what TorchDynamo reads as one graph.
+
+    Attributes:
+        open: the step that is read for others, if one is.
+    """
+
+    open: _Step | None = None
+    _last: dict[tuple[int, int], _Loop] = field(default_factory=dict)
+
+    def arrive(self, tx: Any, step: Any, own: Callable[[Any, Any], None]) -> None:
+        """The head of a loop."""
+        if self.open is not None:
+            if self.open.tx is not tx or self.open.step is not step:
+                own(tx, step)
+                return
+            opened, self.open = self.open, None
+            opened.end()
+        iterator = tx.stack[-1].realize()
+        if not is_plain(iterator) or not at_least(iterator, LEAST):
+            own(tx, step)
+            return
+        loop = self._last.get((id(tx), id(step)))
+        if loop is None:
+            loop = self._last[id(tx), id(step)] = _Loop(tx, step)
+        if not loop.is_worth():
+            own(tx, step)
+            return
+        entries = taken(tx, iterator)
+        tx.stack[-1] = iterator_over(entries)
+        if (change := loop.look()) is None:
+            own(tx, step)
+            return
+        self.open = _Step(self, loop, change, entries)
+        self.open.begin()
+
+
+def _given_up(tx: Any) -> set[tuple[Any, int]]:
+    """The loops that are read step by step, for all attempts to read a frame."""
+    log = tx.speculation_log
+    if not hasattr(log, "read_whole"):
+        log.read_whole = set()
+    return log.read_whole
+
+
+class _Loop:
+    """A loop in a frame, as it has been until now."""
+
+    def __init__(self, tx: Any, step: Any) -> None:
+        self.tx, self.step, self.failed = tx, step, 0
+        self.live = live_names(tx, step)
+        self._before: Picture | None = None
+        self._last = self.last_before = tx.output.graph._root
+
+    @property
+    def key(self) -> tuple[Any, int]:
+        return self.tx.f_code, self.step.offset
+
+    def is_worth(self) -> bool:
+        reads = not _READS_NAMES.isdisjoint(self.tx.f_code.co_names)
+        return self.failed < MOST_TRIES and not reads and self.key not in _given_up(self.tx)
+
+    def look(self) -> Change | None:
+        """What the last step has changed, if the next may stand for others."""
+        for name in set(self.tx.symbolic_locals) - self.live:
+            del self.tx.symbolic_locals[name]
+        before, self._before = self._before, Picture(self.tx, self.live)
+        self.last_before, self._last = self._last, next(reversed(self.tx.output.graph.nodes))
+        if before is None:
+            return None
+        try:
+            return Change.between(before, self._before, may_vary=True)
+        except Differs:
+            return None
+
+
+class _Step:
+    """A step of a loop that is read for itself and for those that follow."""
+
+    def __init__(self, loops: _Loops, loop: _Loop, change: Change, entries: Sequence[Any]) -> None:
+        self.loops, self.loop, self.entries = loops, loop, entries
+        self.tx, self.step = loop.tx, loop.step
+        self._change = change
+        log = self.tx.speculation_log
+        self._failed = [entry._failed for entry in log.entries[: log.index]]
+
+    def spring(self) -> NoReturn:
+        """Have the loop read step by step: code has read what differs between steps."""
+        self.loops.open = None
+        _given_up(self.tx).add(self.loop.key)
+        log = self.tx.speculation_log
+        del log.entries[len(self._failed) :]
+        for entry, failed in zip(log.entries, self._failed, strict=True):
+            entry._failed = failed
+        raise Sprung(restart_reason="a loop is read step by step")
+
+    def begin(self) -> None:
+        """Hide what differs from step to step, and give symbols."""
+        tx = self.tx
+        self._last = next(reversed(tx.output.graph.nodes))
+        self._earlier = len(tx.output.shape_env.guards)
+        self._symbols = Symbols.of(tx, self.entries)
+        for holder, at in self._change.numbers:
+            self._withhold(holder, at)
+        self._lists = dict[Any, list[Any]]()
+        for variable in self._change.grown:
+            self._lists[variable], variable.items = variable.items, Growing()
+            variable.items.sprung = self.spring
+        self._before = Picture(tx, self.loop.live)
+        tx.stack[-1].index += 1
+        tx.push(self._symbols.entry)
+        own = type(tx).step
+
+        def watched() -> bool:
+            try:
+                return own(tx)
+            except Sprung:
+                raise
+            except Exception:
+                if self.loops.open is self:
+                    self.spring()
+                raise
+
+        tx.step = watched
+
+    def _withhold(self, holder: Value | None, at: Any) -> None:
+        tx = self.tx
+        if holder is None and at[0] == "local":
+            where, name = tx.symbolic_locals, at[1]
+        elif holder is not None and at[0] == "attribute":
+            where, name = tx.output.side_effects.store_attr_mutations[holder.variable], at[1]
+        else:
+            self.spring()
+        where[name] = Withheld(where[name].unwrap(), self.spring)
+
+    def end(self) -> None:
+        """Put copies of what was read in its place, for all steps that are alike."""
+        tx = self.tx
+        del tx.step
+        after = Picture(tx, self.loop.live)
+        nodes = nodes_after(tx.output.graph, self._last)
+        try:
+            change = Change.between(self._before, after, may_vary=False)
+            self._check(nodes, change)
+            length = len(self._symbols.steps)
+        except Differs:
+            change, length = Change(), 1
+        length = self._symbols.decided(tx, self._earlier, length)
+        if length == 0:
+            self.spring()
+        if length == 1:
+            self.loop.failed += 1
+        self._copy(nodes, after, change, length)
+        tx.stack[-1] = iterator_over(self.entries[length:])
+        self._forget(nodes)
+
+    def _forget(self, nodes: Sequence[Node]) -> None:
+        """Take away what was read, which has been copied for its own step, too."""
+        gone, effects = set(nodes), self.tx.output.side_effects
+        for key, variable in list(effects.id_to_variable.items()):
+            if type(variable) is TensorVariable and variable.proxy.node in gone:
+                if variable in effects.store_attr_mutations:
+                    self.spring()
+                del effects.id_to_variable[key]
+        if any(value.node in gone for value in Picture(self.tx, self.loop.live).values()):
+            self.spring()
+        for node in reversed(nodes):
+            self.tx.output.graph.erase_node(node)
+
+    def _copy(self, nodes: Sequence[Node], after: Picture, change: Change, length: int) -> None:
+        """Copy what was read so many times; what code can reach then has the last one's values."""
+        appended = {variable: list.copy(variable.items) for variable in self._lists}
+        rebuilder, copier = Rebuilder(self.tx, after, self._lists), Copier(self.tx, nodes)
+        carried: dict[Node, Any] = {old: old for old in change.nodes}
+        for step in self._symbols.steps[:length]:
+            values = copier.copied(carried | step)
+            rebuilder.begin(values)
+            for variable, entries in appended.items():
+                new = [rebuilder.rebuilt(after.of(entry)) for entry in entries]
+                self._lists[variable] += new
+            carried = {old: values.get(new, new) for old, new in change.nodes.items()}
+        for variable, items in self._lists.items():
+            variable.items = items
+        rebuilder.put()
+        for name in set(self.tx.symbolic_locals) - self.loop.live:
+            del self.tx.symbolic_locals[name]
+
+    def _check(self, nodes: Sequence[Node], change: Change) -> None:
+        """Check that a step takes from the one before only what code can reach."""
+        own = set(nodes)
+        before = set(nodes_after(self.tx.output.graph, self.loop.last_before)) - own
+        for node in nodes:
+            check_copied(node)
+            for source in node.all_input_nodes:
+                if source in before and source not in change.nodes:
+                    raise Differs

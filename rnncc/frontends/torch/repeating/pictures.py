@@ -1,0 +1,258 @@
+# pyright: basic, reportMissingImports=false
+"""What code that TorchDynamo reads can reach at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import torch
+from torch._dynamo.bytecode_analysis import livevars_analysis
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch.fx import Node
+
+from rnncc.frontends.torch.repeating.traps import Growing, Withheld
+
+_ASIDE = frozenset(
+    {
+        "source",
+        "mutation_type",
+        "proxy",
+        "user_code_variable_name",
+        "parents_tracker",
+        "nn_module_stack_source",
+        "source_location",
+    }
+)
+"""Fields of variables that say nothing of their values."""
+
+
+class Differs(Exception):
+    """Something is not as it was before."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A variable as it is at a moment.
+
+    Attributes:
+        variable: TorchDynamo's.
+        like: what is the same in values that code cannot tell apart, but for `parts`.
+        parts: the variables within it, by their places.
+        node: a tensor's.
+    """
+
+    variable: Any
+    like: Any
+    parts: dict[Any, Value] = field(default_factory=dict)
+    node: Node | None = None
+
+    @property
+    def is_number(self) -> bool:
+        return type(self.variable) is ConstantVariable
+
+
+class Picture:
+    """All values that a frame, those that call it, and side effects hold.
+
+    Attributes:
+        roots: by what holds them. Names that the frame no longer reads are not among them.
+    """
+
+    def __init__(self, tx: Any, live: frozenset[str]) -> None:
+        self._values: dict[int, Value] = {}
+        self._effects: dict[Any, dict[str, Any]] = tx.output.side_effects.store_attr_mutations
+        self.roots: dict[Any, Value] = {}
+        for name, variable in tx.symbolic_locals.items():
+            if name in live:
+                self.roots["local", name] = self.of(variable)
+        for place, variable in enumerate(tx.stack[:-1]):
+            self.roots["stack", place] = self.of(variable)
+        for variable in _held(tx):
+            self.roots["held", id(variable)] = self.of(variable)
+
+    def values(self) -> Iterator[Value]:
+        return iter(self._values.values())
+
+    def of(self, variable: Any) -> Value:
+        """The value of a variable."""
+        variable = variable.unwrap()
+        if (known := self._values.get(id(variable))) is not None:
+            return known
+        kind = type(variable)
+        value = self._values[id(variable)] = Value(variable, kind)
+        if kind is Withheld:
+            return value
+        if kind is TensorVariable:
+            value.node = variable.proxy.node
+            value.like = kind, *_type_of(variable)
+        elif kind is ConstantVariable:
+            value.like = kind, type(variable.value), variable.value
+        elif kind is SymNodeVariable:
+            value.like = kind, _plain(variable.sym_num)
+            value.node = variable.proxy.node
+        else:
+            value.like = kind, *self._fields(value)
+        for name, held in self._effects.get(variable, {}).items():
+            value.parts["attribute", name] = self.of(held)
+        return value
+
+    def _fields(self, value: Value) -> Iterator[Any]:
+        """A variable's fields: other variables become its parts."""
+        for name, held in value.variable.__dict__.items():
+            if name in _ASIDE:
+                continue
+            if isinstance(held, list | tuple):
+                entries: Any = enumerate(list.__iter__(held) if isinstance(held, list) else held)
+                yield name, type(held) is Growing
+            elif isinstance(held, dict):
+                entries = held.items()
+                yield name, type(held)
+            else:
+                entries = [(None, held)]
+            for key, entry in entries:
+                if _is_variable(entry):
+                    value.parts[name, key] = self.of(entry)
+                else:
+                    yield name, key, _plain(entry)
+
+
+def live_names(tx: Any, step: Any) -> frozenset[str]:
+    """The names of a frame's variables that code may read from an instruction on."""
+    cells = {*tx.f_code.co_cellvars, *tx.f_code.co_freevars}
+    return frozenset(livevars_analysis(tx.instructions, step) | cells)
+
+
+def frames(tx: Any) -> Iterator[Any]:
+    """A frame and those that call it."""
+    while tx is not None:
+        yield tx
+        tx = getattr(tx, "parent", None)
+
+
+def _held(tx: Any) -> Iterator[Any]:
+    """What other frames and side effects hold, but for tensors, which a loop cannot change there."""
+    effects = tx.output.side_effects
+    sources: list[Iterable[Any]] = [effects.store_attr_mutations, effects.id_to_variable.values()]
+    for frame in frames(tx):
+        if frame is not tx:
+            sources += [frame.symbolic_locals.values(), frame.stack]
+        sources.append(frame.symbolic_globals.values())
+    for variable in chain(*sources):
+        if type(variable.unwrap()) is not TensorVariable:
+            yield variable
+
+
+def _is_variable(held: Any) -> bool:
+    return issubclass(type(held), VariableTracker)  # `isinstance` would read what is not yet read
+
+
+def _type_of(tensor: Any) -> Iterator[Any]:
+    for name in ("dtype", "device", "layout", "requires_grad", "class_type", "has_grad_fn"):
+        yield getattr(tensor, name, None)
+    fake = tensor.proxy.node.meta["example_value"]
+    yield tuple(map(_plain, fake.shape))
+    yield tuple(map(_plain, fake.stride())) if fake.layout is torch.strided else None
+
+
+def _plain(held: Any) -> Any:
+    """What can be compared without that PyTorch notes a decision."""
+    if isinstance(held, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return held.node.expr
+    if isinstance(held, int | float | str | torch.dtype | torch.device | type | None):
+        return type(held), held
+    return id(held)
+
+
+@dataclass
+class Change:
+    """How values at a later moment are to those at an earlier one.
+
+    Attributes:
+        nodes: the tensors' nodes by those before.
+        grown: lists that have only grown, with how long they were.
+        numbers: numbers that are not what they were: what holds each, and where.
+    """
+
+    nodes: dict[Node, Node] = field(default_factory=dict)
+    grown: dict[Any, int] = field(default_factory=dict)
+    numbers: list[tuple[Value | None, Any]] = field(default_factory=list)
+    _pairs: dict[int, Value] = field(default_factory=dict)
+    _back: dict[Any, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def between(before: Picture, after: Picture, may_vary: bool) -> Change:
+        """Compare two pictures of one frame.
+
+        Args:
+            may_vary: whether numbers may differ, and lists that are no `Growing` may have grown.
+
+        Raises:
+            Differs: something else is not as it was.
+        """
+        change = Change()
+        own = {root for root in after.roots if root[0] != "held"}
+        if own != {root for root in before.roots if root[0] != "held"}:
+            raise Differs
+        for root, value in before.roots.items():
+            if root not in after.roots:
+                raise Differs
+            change._compare(value, after.roots[root], None, root, may_vary)
+        return change
+
+    def _compare(self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool) -> None:
+        if (known := self._pairs.get(id(old))) is new:
+            return
+        if old.node is not None and type(old.variable) is TensorVariable:
+            if old.like != new.like or old.parts or new.parts:
+                raise Differs(at)
+            if self.nodes.setdefault(old.node, new.node) is not new.node:
+                raise Differs(at)
+            if self._back.setdefault(new.node, old.node) is not old.node:
+                raise Differs(at)
+            return
+        if type(old.variable) is Withheld:
+            if type(new.variable) not in (Withheld, ConstantVariable, SymNodeVariable):
+                raise Differs(at)
+            return
+        if old.is_number or new.is_number:
+            if old.like != new.like:
+                if not (vary and old.is_number and new.is_number):
+                    raise Differs(at)
+                self.numbers.append((holder, at))
+            return
+        if known is not None or not _alike(old, new):
+            raise Differs(at)
+        if self._back.setdefault(id(new), old) is not old:
+            raise Differs(at)
+        self._pairs[id(old)] = new
+        if old.parts.keys() != new.parts.keys():
+            self.grown[new.variable] = _grown(old, new, vary)
+            return
+        for key, part in old.parts.items():
+            self._compare(part, new.parts[key], new, key, vary)
+
+
+def _alike(old: Value, new: Value) -> bool:
+    if old.variable is not new.variable:
+        sources = old.variable.source, new.variable.source
+        if sources[0] is not sources[1] and sources[0] != sources[1]:
+            return False
+    return old.like == new.like
+
+
+def _grown(old: Value, new: Value, vary: bool) -> int:
+    """How long a list was that has entries more than before, and is else the same."""
+    length = len(old.parts)
+    same = old.variable is new.variable and length < len(new.parts)
+    expected = [("items", i) for i in range(len(new.parts))]
+    growing = type(new.variable.__dict__.get("items")) in ((list,) if vary else (Growing,))
+    if not (same and growing and list(new.parts) == expected):
+        raise Differs
+    if any(old.parts[key].variable is not new.parts[key].variable for key in old.parts):
+        raise Differs
+    return length

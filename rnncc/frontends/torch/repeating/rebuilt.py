@@ -1,0 +1,98 @@
+# pyright: basic, reportMissingImports=false
+"""Variables as they are after the steps for which one was read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from copy import copy
+from typing import Any
+
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch.fx import Node, Proxy
+
+from rnncc.frontends.torch.repeating.pictures import Picture, Value
+from rnncc.frontends.torch.repeating.traps import Withheld
+
+
+class Rebuilder:
+    """Puts the nodes of copies in the place of those that were read.
+
+    Args:
+        after: what code can reach after the step that was read.
+        whole: lists whose entries are given otherwise.
+    """
+
+    def __init__(self, tx: Any, after: Picture, whole: Collection[Any]) -> None:
+        self._tx, self._after, self._whole = tx, after, whole
+        self._values: Mapping[Node, Any] = {}
+        self._done: dict[int, Any] = {}
+
+    def begin(self, values: Mapping[Node, Any]) -> None:
+        """Go on with a copy.
+
+        Args:
+            values: its nodes, and numbers, by the nodes that were read.
+        """
+        self._values, self._done = values, {}
+
+    def put(self) -> None:
+        """Let the frame, and all that code can reach, hold the values of the last copy."""
+        tx = self._tx
+        for (where, place), value in self._after.roots.items():
+            if (new := self.rebuilt(value)) is not value.variable:
+                if where == "local":
+                    tx.symbolic_locals[place] = new
+                elif where == "stack":
+                    tx.stack[place] = new
+
+    def rebuilt(self, value: Value) -> Any:
+        """A variable with the copy's nodes; what code can change stays the same object."""
+        variable = value.variable
+        if id(variable) in self._done:
+            return self._done[id(variable)]
+        self._done[id(variable)] = variable
+        new = self._done[id(variable)] = self._new(value)
+        return new
+
+    def _new(self, value: Value) -> Any:
+        variable = value.variable
+        kind = type(variable)
+        if kind is Withheld:
+            return variable.held
+        if kind is TensorVariable or kind is SymNodeVariable:
+            held = self._values.get(value.node, value.node)
+            if held is value.node:
+                return variable
+            if not isinstance(held, Node):
+                return ConstantVariable.create(held)
+            proxy = Proxy(held, variable.proxy.tracer)
+            if kind is TensorVariable:
+                return wrap_fx_proxy(self._tx, proxy, example_value=held.meta.pop("example_value"))
+            return variable.clone(proxy=proxy, sym_num=held.meta["example_value"])
+        if variable in self._whole:
+            return variable
+        parts = {key: self.rebuilt(part) for key, part in value.parts.items()}
+        changed = {key: new for key, new in parts.items() if new is not value.parts[key].variable}
+        if not changed:
+            return variable
+        own = variable if variable.mutation_type is not None else copy(variable)
+        for (name, key), part in changed.items():
+            self._set(own, own is not variable, name, key, part)
+        return own
+
+    def _set(self, own: Any, is_copy: bool, name: str, key: Any, part: Any) -> None:
+        if name == "attribute":
+            self._tx.output.side_effects.store_attr_mutations[own][key] = part
+            return
+        held = own.__dict__[name]
+        if key is None and not isinstance(held, list | tuple | dict):
+            setattr(own, name, part)
+        elif isinstance(held, tuple):
+            setattr(own, name, type(held)((*held[:key], part, *held[key + 1 :])))
+        else:
+            if is_copy:
+                held = copy(held)
+                setattr(own, name, held)
+            held[key] = part
