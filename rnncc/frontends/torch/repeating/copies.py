@@ -9,15 +9,23 @@ from copy import copy
 from typing import Any
 
 import torch
+import torch._refs
 from torch._dynamo.utils import get_fake_value, set_example_value
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.repeating.pictures import Differs
-
-_SWITCHES = frozenset({torch._C._set_grad_enabled})
+_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem})
 """What a graph calls for its effect, which it has while the graph is read too."""
+_TURNED: dict[Any, Any] = {
+    operator.lt: operator.gt,
+    operator.gt: operator.lt,
+    operator.le: operator.ge,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
+"""Comparisons, by those with their sides turned."""
 _OWN = frozenset({"example_value", "unbacked_bindings"})
 """What a node is told of its values, which are a copy's own."""
 _SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
@@ -32,11 +40,10 @@ def nodes_after(graph: Graph, last: Node) -> list[Node]:
     return nodes
 
 
-def check_copied(node: Node) -> None:
-    """Raise `Differs` where a node is none that can be copied."""
-    has_value = "example_value" in node.meta or node.target in _SWITCHES
-    if not has_value or "unbacked_bindings" in node.meta:
-        raise Differs(node)
+def can_copy(node: Node) -> bool:
+    """Whether a copy of a node does the same, and what stands for its value is known."""
+    has_value = "example_value" in node.meta or node.target in _FOR_EFFECT
+    return has_value and "unbacked_bindings" not in node.meta
 
 
 class Copier:
@@ -73,14 +80,16 @@ class Copier:
     def _copy(self, node: Node, args: Any, kwargs: Any) -> Any:
         if _is_number(node) and not _has_nodes((args, kwargs)):
             return node.target(*args, **kwargs)
-        graph = self._tx.output.graph
-        new = graph.create_node(node.op, node.target, args, kwargs, type_expr=node.type)
+        graph, (target, args) = self._tx.output.graph, _without_symbols(node.target, args)
+        new = graph.create_node(node.op, target, args, kwargs, type_expr=node.type)
         meta = {key: held for key, held in node.meta.items() if key not in _OWN}
         new.meta = {key: copy(held) if type(held) is dict else held for key, held in meta.items()}
-        if node.target in _SWITCHES:
+        if node.target is torch._C._set_grad_enabled:
             node.target(*args)
-        else:
+        elif "example_value" in node.meta:
             set_example_value(new, self._example(node, new))
+        else:
+            get_fake_value(new, self._tx)
         return new
 
     def _example(self, node: Node, new: Node) -> Any:
@@ -90,11 +99,20 @@ class Copier:
             return held
         if node in self._alone:
             return pytree.tree_map_only(torch.Tensor, _again, held)
-        if node.target is operator.getitem:
+        if new.target is operator.getitem:
             whole = new.args[0].meta["example_value"]
             if isinstance(whole, tuple | list):
                 return whole[new.args[1]]
         return get_fake_value(new, self._tx, allow_non_graph_fake=True)
+
+
+def _without_symbols(target: Any, args: Any) -> tuple[Any, Any]:
+    """What TorchDynamo writes where it has numbers, for what it writes where it has symbols."""
+    if target is torch.select and args[1] == 0 and type(args[2]) is int:
+        return operator.getitem, (args[0], args[2])
+    if target in _TURNED and isinstance(args[0], int | float) and isinstance(args[1], Node):
+        return _TURNED[target], (args[1], args[0])
+    return (torch.tensor if target is torch._refs.tensor else target), args
 
 
 def _again(fake: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,8 +27,10 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from rnncc.frontends.torch.repeating.pictures import Differs
+
 _numbers = count()
-_ENUMERATE = polyfills.enumerate.__code__
+_ENUMERATE = inspect.unwrap(polyfills.enumerate).__code__
 
 
 def number_of(step: int) -> int:
@@ -35,26 +38,45 @@ def number_of(step: int) -> int:
     return step
 
 
-def is_plain(iterator: Any) -> bool:
-    """Whether an iterator's entries can be taken before code asks for them."""
+def parts(iterator: Any) -> Iterator[Any]:
+    """An iterator, and those that it takes its entries from.
+
+    Raises:
+        Differs: its entries cannot be taken before code asks for them.
+    """
+    yield iterator
     kind = type(iterator)
     if kind is ZipVariable:
-        return all(is_plain(part.realize()) for part in iterator.iterable.items)
-    if kind is LocalGeneratorObjectVariable and iterator.code is _ENUMERATE:
-        stack = iterator.inline_tracer.stack
-        return bool(stack) and is_plain(stack[-1].realize())
-    return kind is RangeIteratorVariable or issubclass(kind, ListIteratorVariable)
+        for part in iterator.iterable.items:
+            yield from parts(part.unwrap())
+    elif kind is LocalGeneratorObjectVariable and _is_begun(iterator):
+        yield from parts(iterator.inline_tracer.stack[-1].unwrap())
+    elif kind is not RangeIteratorVariable and not issubclass(kind, ListIteratorVariable):
+        raise Differs
+
+
+def _is_begun(generator: Any) -> bool:
+    """Whether a generator is `enumerate`, behind its first entry: there is what it goes over."""
+    return generator.code is _ENUMERATE and bool(generator.inline_tracer.stack)
+
+
+def is_plain(iterator: Any) -> bool:
+    """Whether an iterator's entries can be taken before code asks for them."""
+    try:
+        return bool(list(parts(iterator)))
+    except Differs:
+        return False
 
 
 def at_least(iterator: Any, steps: int) -> bool:
     """Whether so many entries are left in an iterator, as far as is seen without taking them."""
     kind = type(iterator)
     if kind is ZipVariable:
-        return all(at_least(part.realize(), steps) for part in iterator.iterable.items)
+        return all(at_least(part.unwrap(), steps) for part in iterator.iterable.items)
     if kind is RangeIteratorVariable:
         return iterator.len >= steps
     if kind is LocalGeneratorObjectVariable:
-        return at_least(iterator.inline_tracer.stack[-1].realize(), steps)
+        return at_least(iterator.inline_tracer.stack[-1].unwrap(), steps)
     return len(iterator.items) - iterator.index >= steps
 
 

@@ -14,9 +14,16 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables.tensor import TensorVariable
 from torch.fx import Node
 
-from rnncc.frontends.torch.repeating.copies import Copier, check_copied, nodes_after
+from rnncc.frontends.torch.repeating.copies import Copier, can_copy, nodes_after
 from rnncc.frontends.torch.repeating.indices import take_symbols
-from rnncc.frontends.torch.repeating.items import Symbols, at_least, is_plain, iterator_over, taken
+from rnncc.frontends.torch.repeating.items import (
+    Symbols,
+    at_least,
+    is_plain,
+    iterator_over,
+    parts,
+    taken,
+)
 from rnncc.frontends.torch.repeating.pictures import (
     Change,
     Differs,
@@ -99,11 +106,11 @@ class _Loops:
         if not loop.is_worth():
             own(tx, step)
             return
-        entries = taken(tx, iterator)
-        tx.stack[-1] = iterator_over(entries)
-        if (change := loop.look()) is None:
+        if (change := loop.look(iterator)) is None:
             own(tx, step)
             return
+        entries = taken(tx, iterator)
+        tx.stack[-1] = iterator_over(entries)
         self.open = _Step(self, loop, change, entries)
         self.open.begin()
 
@@ -133,13 +140,17 @@ class _Loop:
         reads = not _READS_NAMES.isdisjoint(self.tx.f_code.co_names)
         return self.failed < MOST_TRIES and not reads and self.key not in _given_up(self.tx)
 
-    def look(self) -> Change | None:
-        """What the last step has changed, if the next may stand for others."""
+    def look(self, iterator: Any) -> Change | None:
+        """What the last step has changed, if the next may stand for others.
+
+        Args:
+            iterator: what the loop goes over, which code must not reach otherwise.
+        """
         for name in set(self.tx.symbolic_locals) - self.live:
             del self.tx.symbolic_locals[name]
         before, self._before = self._before, Picture(self.tx, self.live)
-        self.last_before, self._last = self._last, next(reversed(self.tx.output.graph.nodes))
-        if before is None:
+        self.last_before, self._last = self._last, self.tx.output.graph._root.prev
+        if before is None or any(map(self._before.has, parts(iterator))):
             return None
         try:
             return Change.between(before, self._before, may_vary=True)
@@ -170,7 +181,7 @@ class _Step:
     def begin(self) -> None:
         """Hide what differs from step to step, and give symbols."""
         tx = self.tx
-        self._last = next(reversed(tx.output.graph.nodes))
+        self._last = tx.output.graph._root.prev
         self._earlier = len(tx.output.shape_env.guards)
         self._symbols = Symbols.of(tx, self.entries)
         for holder, at in self._change.numbers:
@@ -212,6 +223,9 @@ class _Step:
         del tx.step
         after = Picture(tx, self.loop.live)
         nodes = nodes_after(tx.output.graph, self._last)
+        appended = [after.of(entry) for held in self._lists for entry in list.__iter__(held.items)]
+        if not all(map(can_copy, nodes)) or not all(self._before.can_make(x) for x in appended):
+            self.spring()
         try:
             change = Change.between(self._before, after, may_vary=False)
             self._check(nodes, change)
@@ -223,7 +237,10 @@ class _Step:
             self.spring()
         if length == 1:
             self.loop.failed += 1
-        self._copy(nodes, after, change, length)
+        try:
+            self._copy(nodes, after, change, length)
+        except Differs:
+            self.spring()
         tx.stack[-1] = iterator_over(self.entries[length:])
         self._forget(nodes)
 
@@ -243,11 +260,14 @@ class _Step:
     def _copy(self, nodes: Sequence[Node], after: Picture, change: Change, length: int) -> None:
         """Copy what was read so many times; what code can reach then has the last one's values."""
         appended = {variable: list.copy(variable.items) for variable in self._lists}
-        rebuilder, copier = Rebuilder(self.tx, after, self._lists), Copier(self.tx, nodes)
+        rebuilder, copier = (
+            Rebuilder(self.tx, self._before, after, self._lists),
+            Copier(self.tx, nodes),
+        )
         carried: dict[Node, Any] = {old: old for old in change.nodes}
-        for step in self._symbols.steps[:length]:
+        for number, step in enumerate(self._symbols.steps[:length], 1):
             values = copier.copied(carried | step)
-            rebuilder.begin(values)
+            rebuilder.begin(values, number == length)
             for variable, entries in appended.items():
                 new = [rebuilder.rebuilt(after.of(entry)) for entry in entries]
                 self._lists[variable] += new
@@ -263,7 +283,6 @@ class _Step:
         own = set(nodes)
         before = set(nodes_after(self.tx.output.graph, self.loop.last_before)) - own
         for node in nodes:
-            check_copied(node)
             for source in node.all_input_nodes:
                 if source in before and source not in change.nodes:
                     raise Differs

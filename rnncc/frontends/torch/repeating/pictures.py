@@ -12,6 +12,10 @@ import torch
 from torch._dynamo.bytecode_analysis import livevars_analysis
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.dicts import ConstDictVariable
+from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
+from torch._dynamo.variables.lists import ListVariable, TupleVariable
+from torch._dynamo.variables.misc import RandomVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch.fx import Node
 
@@ -29,6 +33,12 @@ _ASIDE = frozenset(
     }
 )
 """Fields of variables that say nothing of their values."""
+
+
+_LEAVES = TensorVariable, ConstantVariable, SymNodeVariable, Withheld
+CONTAINERS = ListVariable, TupleVariable, ConstDictVariable
+_HIDDEN = LocalGeneratorObjectVariable, RandomVariable
+"""What changes where variables do not show it."""
 
 
 class Differs(Exception):
@@ -75,8 +85,26 @@ class Picture:
         for variable in _held(tx):
             self.roots["held", id(variable)] = self.of(variable)
 
+    def has(self, variable: Any) -> bool:
+        """Whether code could reach a variable."""
+        return id(variable.unwrap()) in self._values
+
+    def can_make(self, value: Value) -> bool:
+        """Whether a later value can be made again: new objects must be lists and the like."""
+        if type(value.variable) in _LEAVES or self.has(value.variable):
+            return True
+        if not issubclass(type(value.variable), CONTAINERS):
+            return False
+        parts = value.parts.items()
+        return all(at[0] not in ("attribute", "key") and self.can_make(part) for at, part in parts)
+
     def values(self) -> Iterator[Value]:
+        """All that there are."""
         return iter(self._values.values())
+
+    def tensors(self) -> Iterator[Value]:
+        """Those that are tensors."""
+        return (value for value in self.values() if type(value.variable) is TensorVariable)
 
     def of(self, variable: Any) -> Value:
         """The value of a variable."""
@@ -95,6 +123,8 @@ class Picture:
         elif kind is SymNodeVariable:
             value.like = kind, _plain(variable.sym_num)
             value.node = variable.proxy.node
+        elif kind in _HIDDEN:
+            value.like = object()
         else:
             value.like = kind, *self._fields(value)
         for name, held in self._effects.get(variable, {}).items():
@@ -112,6 +142,11 @@ class Picture:
             elif isinstance(held, dict):
                 entries = held.items()
                 yield name, type(held)
+                for key in held:  # which may be tensors or symbols
+                    if type(own := getattr(key, "vt", None)) in (TensorVariable, SymNodeVariable):
+                        value.parts["key", id(own)] = self.of(own)
+            elif name == "_cache":  # what is not yet read may be made of variables
+                entries = vars(held).items()
             else:
                 entries = [(None, held)]
             for key, entry in entries:

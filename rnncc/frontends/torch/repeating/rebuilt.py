@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from typing import Any
 
+from torch._dynamo.variables.base import ValueMutationNew
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch.fx import Node, Proxy
 
-from rnncc.frontends.torch.repeating.pictures import Picture, Value
+from rnncc.frontends.torch.repeating.pictures import CONTAINERS, Differs, Picture, Value
 from rnncc.frontends.torch.repeating.traps import Withheld
 
 
@@ -20,22 +21,25 @@ class Rebuilder:
     """Puts the nodes of copies in the place of those that were read.
 
     Args:
-        after: what code can reach after the step that was read.
+        before, after: what code can reach around the step that was read.
         whole: lists whose entries are given otherwise.
     """
 
-    def __init__(self, tx: Any, after: Picture, whole: Collection[Any]) -> None:
-        self._tx, self._after, self._whole = tx, after, whole
+    def __init__(self, tx: Any, before: Picture, after: Picture, whole: Collection[Any]) -> None:
+        self._tx, self._before, self._after, self._whole = tx, before, after, whole
         self._values: Mapping[Node, Any] = {}
         self._done: dict[int, Any] = {}
+        self._is_last = False
+        self._tensors = {value.node: value.variable for value in before.tensors()}
 
-    def begin(self, values: Mapping[Node, Any]) -> None:
+    def begin(self, values: Mapping[Node, Any], is_last: bool) -> None:
         """Go on with a copy.
 
         Args:
             values: its nodes, and numbers, by the nodes that were read.
+            is_last: whether the variables are those after all steps.
         """
-        self._values, self._done = values, {}
+        self._values, self._done, self._is_last = values, {}, is_last
 
     def put(self) -> None:
         """Let the frame, and all that code can reach, hold the values of the last copy."""
@@ -69,7 +73,10 @@ class Rebuilder:
                 return ConstantVariable.create(held)
             proxy = Proxy(held, variable.proxy.tracer)
             if kind is TensorVariable:
-                return wrap_fx_proxy(self._tx, proxy, example_value=held.meta.pop("example_value"))
+                if held not in self._tensors:
+                    fake = held.meta.pop("example_value")
+                    self._tensors[held] = wrap_fx_proxy(self._tx, proxy, example_value=fake)
+                return self._tensors[held]
             return variable.clone(proxy=proxy, sym_num=held.meta["example_value"])
         if variable in self._whole:
             return variable
@@ -77,7 +84,16 @@ class Rebuilder:
         changed = {key: new for key, new in parts.items() if new is not value.parts[key].variable}
         if not changed:
             return variable
-        own = variable if variable.mutation_type is not None else copy(variable)
+        if not issubclass(kind, CONTAINERS):
+            for (name, _), new in changed.items():
+                if name != "attribute" and type(new) is ConstantVariable:
+                    raise Differs  # it may have been made of the number, as texts are
+        own = variable
+        if variable.mutation_type is None:
+            own = copy(variable)
+        elif not self._is_last and not self._before.has(variable):
+            own = copy(variable)
+            own.mutation_type = ValueMutationNew()
         for (name, key), part in changed.items():
             self._set(own, own is not variable, name, key, part)
         return own
