@@ -42,8 +42,9 @@ def nodes_after(graph: Graph, last: Node) -> list[Node]:
 
 def can_copy(node: Node) -> bool:
     """Whether a copy of a node does the same, and what stands for its value is known."""
-    has_value = "example_value" in node.meta or node.target in _FOR_EFFECT
-    return has_value and "unbacked_bindings" not in node.meta
+    is_tuple = isinstance(node.target, type) and issubclass(node.target, tuple)
+    is_known = "example_value" in node.meta or node.target in _FOR_EFFECT or is_tuple
+    return is_known and "unbacked_bindings" not in node.meta
 
 
 class Copier:
@@ -127,9 +128,9 @@ def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
     for node in nodes:
         memories = list(_memories(node))
         tensors = _tensors(node)
-        if tensors and len({*memories}) == len(tensors) and seen.isdisjoint(memories):
-            if all(map(_is_plain, tensors)):
-                yield node
+        is_alone = len({*memories}) == len(tensors) > 0 and seen.isdisjoint(memories)
+        if is_alone and all(map(_is_plain, tensors)):
+            yield node
         seen.update(memories)
 
 

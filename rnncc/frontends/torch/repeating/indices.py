@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Lets a step's number be an index: PyTorch would ask what it is, though types do not depend on it."""
+"""Lets a step's number be an index: PyTorch would ask what it is, on which no type depends."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -94,6 +94,7 @@ def taken(tx: Any, iterator: Any) -> list[Any]:
 
 
 def iterator_over(entries: Sequence[Any]) -> Any:
+    """An iterator, TorchDynamo's."""
     return ListIteratorVariable(list(entries), mutation_type=ValueMutationNew())
 
 
@@ -106,11 +107,13 @@ class Symbols:
         steps: what each step has, the first that of the step itself: numbers and nodes by the
             nodes that stand for them.
         symbols: the nodes of numbers, with their symbols.
+        counters: the nodes of numbers that code counts.
     """
 
     entry: Any
     steps: list[dict[Node, Any]]
     symbols: dict[Node, sympy.Symbol] = field(default_factory=dict)
+    counters: set[Node] = field(default_factory=set)
 
     @staticmethod
     def of(tx: Any, entries: Sequence[Any]) -> Symbols:
@@ -126,13 +129,12 @@ class Symbols:
                 for step, other in zip(own.steps, others, strict=True):
                     step[leaf.proxy.node] = other.proxy.node
             elif _is_number(leaf):
-                values = [other.value for other in others]
-                leaf = own._symbol(tx, values)
+                leaf = own.number(tx, [other.value for other in others])
             stand_ins.append(leaf)
         own.entry = _rebuilt(entries[0], iter(stand_ins))
         return own
 
-    def _symbol(self, tx: Any, values: Sequence[int]) -> Any:
+    def number(self, tx: Any, values: Sequence[int]) -> Any:
         """A variable that stands for a number in each step."""
         env = tx.output.shape_env
         source = ConstantSource(f"rnncc_step_{next(_numbers)}")
@@ -145,11 +147,19 @@ class Symbols:
             step[proxy.node] = value
         return SymNodeVariable.create(tx, proxy, sym_num=number)
 
-    def decided(self, tx: Any, earlier: int, most: int) -> int:
+    def counter(self, tx: Any, value: int, difference: int) -> Any:
+        """A variable that stands for a number to which each step adds as much."""
+        values = [value + difference * number for number in range(len(self.steps))]
+        variable = self.number(tx, values)
+        self.counters.add(variable.proxy.node)
+        return variable
+
+    def decided(self, tx: Any, earlier: int, counted: Mapping[Node, sympy.Expr], most: int) -> int:
         """For how many steps decisions on symbols are those of the first, and forget the symbols.
 
         Args:
             earlier: how many guards there were before it.
+            counted: what numbers that code counts are after it.
             most: where to stop.
         """
         env, symbols = tx.output.shape_env, set(self.symbols.values())
@@ -166,6 +176,9 @@ class Symbols:
             for guard in guards:
                 if not env.evaluate_expr(guard.subs(numbers)):
                     return at
+            for node, expected in counted.items() if at + 1 < most else ():
+                if sympy.sympify(expected).subs(numbers) != self.steps[at + 1][node]:
+                    return at + 1
         return most
 
 

@@ -32,7 +32,7 @@ from rnncc.frontends.torch.repeating.pictures import (
     live_names,
 )
 from rnncc.frontends.torch.repeating.rebuilt import Rebuilder
-from rnncc.frontends.torch.repeating.traps import Growing, Sprung, Withheld
+from rnncc.frontends.torch.repeating.traps import Growing, Sprung, Withheld, extend_growing
 
 LEAST = 12
 """Steps from which on a loop is not read step by step."""
@@ -62,6 +62,7 @@ def read_few_steps(applies: Callable[[Any], bool]) -> None:
     for translator in (translators, *translators.__subclasses__()):
         translator.dispatch_table[dis.opmap["FOR_ITER"]] = for_iter
 
+    extend_growing()
     take_symbols(lambda graph: _loops_of(graph).open is not None)
 
     @wraps(compile_subgraph)
@@ -94,8 +95,8 @@ class _Loops:
             if self.open.tx is not tx or self.open.step is not step:
                 own(tx, step)
                 return
-            opened, self.open = self.open, None
-            opened.end()
+            self.open.end()
+            self.open = None
         iterator = tx.stack[-1].realize()
         if not is_plain(iterator) or not at_least(iterator, LEAST):
             own(tx, step)
@@ -129,6 +130,8 @@ class _Loop:
     def __init__(self, tx: Any, step: Any) -> None:
         self.tx, self.step, self.failed = tx, step, 0
         self.live = live_names(tx, step)
+        body = tx.instructions[tx.instructions.index(step) + 1]
+        self.read = live_names(tx, body)
         self._before: Picture | None = None
         self._last = self.last_before = tx.output.graph._root
 
@@ -153,7 +156,7 @@ class _Loop:
         if before is None or any(map(self._before.has, parts(iterator))):
             return None
         try:
-            return Change.between(before, self._before, may_vary=True)
+            return Change.between(before, self._before)
         except Differs:
             return None
 
@@ -184,12 +187,11 @@ class _Step:
         self._last = tx.output.graph._root.prev
         self._earlier = len(tx.output.shape_env.guards)
         self._symbols = Symbols.of(tx, self.entries)
-        for holder, at in self._change.numbers:
-            self._withhold(holder, at)
-        self._lists = dict[Any, list[Any]]()
-        for variable in self._change.grown:
-            self._lists[variable], variable.items = variable.items, Growing()
-            variable.items.sprung = self.spring
+        for number in self._change.numbers:
+            self._hide(*number)
+        self._lists = list(self._change.grown)
+        for variable in self._lists:
+            variable.items = Growing(variable.items, self.spring)
         self._before = Picture(tx, self.loop.live)
         tx.stack[-1].index += 1
         tx.push(self._symbols.entry)
@@ -207,15 +209,21 @@ class _Step:
 
         tx.step = watched
 
-    def _withhold(self, holder: Value | None, at: Any) -> None:
-        tx = self.tx
+    def _hide(self, holder: Value | None, at: Any, old: Value, new: Value) -> None:
+        """Put a symbol, or what must not be read, in the place of a number that changes."""
+        tx, loop = self.tx, self.loop
         if holder is None and at[0] == "local":
-            where, name = tx.symbolic_locals, at[1]
+            where, name, is_read = tx.symbolic_locals, at[1], at[1] in loop.read
         elif holder is not None and at[0] == "attribute":
-            where, name = tx.output.side_effects.store_attr_mutations[holder.variable], at[1]
+            effects = tx.output.side_effects.store_attr_mutations
+            where, name, is_read = effects[holder.variable], at[1], not loop.failed
         else:
             self.spring()
-        where[name] = Withheld(where[name].unwrap(), self.spring)
+        numbers = old.variable.value, new.variable.value
+        if is_read and all(type(number) is int for number in numbers):
+            where[name] = self._symbols.counter(tx, numbers[1], numbers[1] - numbers[0])
+        else:
+            where[name] = Withheld(where[name].unwrap(), self.spring)
 
     def end(self) -> None:
         """Put copies of what was read in its place, for all steps that are alike."""
@@ -223,16 +231,20 @@ class _Step:
         del tx.step
         after = Picture(tx, self.loop.live)
         nodes = nodes_after(tx.output.graph, self._last)
-        appended = [after.of(entry) for held in self._lists for entry in list.__iter__(held.items)]
+        appended = [after.of(entry) for held in self._lists for entry in held.items.own()]
         if not all(map(can_copy, nodes)) or not all(self._before.can_make(x) for x in appended):
             self.spring()
         try:
-            change = Change.between(self._before, after, may_vary=False)
+            change = Change.between(self._before, after, self._symbols.counters)
+            for held in self._lists:
+                for last in held.items.read:
+                    ends = [*held.items.before, *held.items.own()][-last]
+                    change.compare_last(self._before.of(held.items.before[-last]), after.of(ends))
             self._check(nodes, change)
             length = len(self._symbols.steps)
         except Differs:
             change, length = Change(), 1
-        length = self._symbols.decided(tx, self._earlier, length)
+        length = self._symbols.decided(tx, self._earlier, change.counted, length)
         if length == 0:
             self.spring()
         if length == 1:
@@ -259,20 +271,17 @@ class _Step:
 
     def _copy(self, nodes: Sequence[Node], after: Picture, change: Change, length: int) -> None:
         """Copy what was read so many times; what code can reach then has the last one's values."""
-        appended = {variable: list.copy(variable.items) for variable in self._lists}
-        rebuilder, copier = (
-            Rebuilder(self.tx, self._before, after, self._lists),
-            Copier(self.tx, nodes),
-        )
+        rebuilder = Rebuilder(self.tx, self._before, after, self._lists)
+        copier = Copier(self.tx, nodes)
+        grown = {variable: list(variable.items.before) for variable in self._lists}
         carried: dict[Node, Any] = {old: old for old in change.nodes}
         for number, step in enumerate(self._symbols.steps[:length], 1):
             values = copier.copied(carried | step)
             rebuilder.begin(values, number == length)
-            for variable, entries in appended.items():
-                new = [rebuilder.rebuilt(after.of(entry)) for entry in entries]
-                self._lists[variable] += new
+            for variable, items in grown.items():
+                items += [rebuilder.rebuilt(after.of(entry)) for entry in variable.items.own()]
             carried = {old: values.get(new, new) for old, new in change.nodes.items()}
-        for variable, items in self._lists.items():
+        for variable, items in grown.items():
             variable.items = items
         rebuilder.put()
         for name in set(self.tx.symbolic_locals) - self.loop.live:

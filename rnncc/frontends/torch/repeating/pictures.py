@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import torch
 from torch._dynamo.bytecode_analysis import livevars_analysis
-from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.base import (
+    AttributeMutationNew,
+    ValueMutationNew,
+    VariableTracker,
+)
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
@@ -21,17 +25,10 @@ from torch.fx import Node
 
 from rnncc.frontends.torch.repeating.traps import Growing, Withheld
 
-_ASIDE = frozenset(
-    {
-        "source",
-        "mutation_type",
-        "proxy",
-        "user_code_variable_name",
-        "parents_tracker",
-        "nn_module_stack_source",
-        "source_location",
-    }
-)
+_ASIDE = frozenset({
+    "source", "mutation_type", "proxy", "user_code_variable_name", "parents_tracker",
+    "nn_module_stack_source", "source_location", "_looked_up_attrs", "_subobj_from_class",
+})  # fmt: skip
 """Fields of variables that say nothing of their values."""
 
 
@@ -152,6 +149,8 @@ class Picture:
             for key, entry in entries:
                 if _is_variable(entry):
                     value.parts[name, key] = self.of(entry)
+                elif name == "value" and value.variable.source is None:
+                    yield name, type(entry)  # what code has made has no value yet
                 else:
                     yield name, key, _plain(entry)
 
@@ -170,16 +169,20 @@ def frames(tx: Any) -> Iterator[Any]:
 
 
 def _held(tx: Any) -> Iterator[Any]:
-    """What other frames and side effects hold, but for tensors, which a loop cannot change there."""
+    """What other frames and side effects hold.
+
+    But for tensors, as a loop cannot put others there, and for objects that code has made, which it
+    reaches by way of others.
+    """
     effects = tx.output.side_effects
-    sources: list[Iterable[Any]] = [effects.store_attr_mutations, effects.id_to_variable.values()]
-    for frame in frames(tx):
-        if frame is not tx:
-            sources += [frame.symbolic_locals.values(), frame.stack]
-        sources.append(frame.symbolic_globals.values())
-    for variable in chain(*sources):
-        if type(variable.unwrap()) is not TensorVariable:
+    for variable in chain(effects.store_attr_mutations, effects.id_to_variable.values()):
+        if not isinstance(variable.mutation_type, AttributeMutationNew | ValueMutationNew):
             yield variable
+    for frame in frames(tx):
+        own = () if frame is tx else chain(frame.symbolic_locals.values(), frame.stack)
+        for variable in chain(own, frame.symbolic_globals.values()):
+            if _is_variable(variable) and type(variable.unwrap()) is not TensorVariable:
+                yield variable
 
 
 def _is_variable(held: Any) -> bool:
@@ -200,6 +203,8 @@ def _plain(held: Any) -> Any:
         return held.node.expr
     if isinstance(held, int | float | str | torch.dtype | torch.device | type | None):
         return type(held), held
+    if type(held).__name__ == "SideEffectsProxyDict":  # by which code sees side effects
+        return type(held)
     return id(held)
 
 
@@ -210,26 +215,33 @@ class Change:
     Attributes:
         nodes: the tensors' nodes by those before.
         grown: lists that have only grown, with how long they were.
-        numbers: numbers that are not what they were: what holds each, and where.
+        numbers: numbers that are not what they were: what holds each, where, and both.
+        counters: the nodes of symbols that stand for numbers before the step.
+        counted: what those are after it, in symbols.
     """
 
     nodes: dict[Node, Node] = field(default_factory=dict)
     grown: dict[Any, int] = field(default_factory=dict)
-    numbers: list[tuple[Value | None, Any]] = field(default_factory=list)
+    numbers: list[tuple[Value | None, Any, Value, Value]] = field(default_factory=list)
+    counters: Collection[Node] = ()
+    counted: dict[Node, Any] = field(default_factory=dict)
     _pairs: dict[int, Value] = field(default_factory=dict)
     _back: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
-    def between(before: Picture, after: Picture, may_vary: bool) -> Change:
+    def between(
+        before: Picture, after: Picture, counters: Collection[Node] | None = None
+    ) -> Change:
         """Compare two pictures of one frame.
 
         Args:
-            may_vary: whether numbers may differ, and lists that are no `Growing` may have grown.
+            counters: the nodes of symbols that stand for numbers before. Without them, numbers may
+                differ, and lists that are no `Growing` may have grown.
 
         Raises:
             Differs: something else is not as it was.
         """
-        change = Change()
+        change, may_vary = Change(counters=counters or ()), counters is None
         own = {root for root in after.roots if root[0] != "held"}
         if own != {root for root in before.roots if root[0] != "held"}:
             raise Differs
@@ -238,6 +250,12 @@ class Change:
                 raise Differs
             change._compare(value, after.roots[root], None, root, may_vary)
         return change
+
+    def compare_last(self, old: Value, new: Value) -> None:
+        """Compare tensors at one distance from the end of a list."""
+        if type(old.variable) is not TensorVariable or type(new.variable) is not TensorVariable:
+            raise Differs
+        self._compare(old, new, None, None, False)
 
     def _compare(self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool) -> None:
         if (known := self._pairs.get(id(old))) is new:
@@ -250,6 +268,11 @@ class Change:
             if self._back.setdefault(new.node, old.node) is not old.node:
                 raise Differs(at)
             return
+        if old.node in self.counters:
+            if not (new.is_number or type(new.variable) is SymNodeVariable):
+                raise Differs(at)
+            self.counted[old.node] = new.like[-1]
+            return
         if type(old.variable) is Withheld:
             if type(new.variable) not in (Withheld, ConstantVariable, SymNodeVariable):
                 raise Differs(at)
@@ -258,7 +281,7 @@ class Change:
             if old.like != new.like:
                 if not (vary and old.is_number and new.is_number):
                     raise Differs(at)
-                self.numbers.append((holder, at))
+                self.numbers.append((holder, at, old, new))
             return
         if known is not None or not _alike(old, new):
             raise Differs(at)
