@@ -27,7 +27,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from rnncc.frontends.torch.repeating.pictures import Differs
+from rnncc.frontends.torch.repeating.pictures import Differs, plain
 
 _numbers = count()
 _ENUMERATE = inspect.unwrap(polyfills.enumerate).__code__
@@ -202,7 +202,8 @@ def _kinds(entry: Any) -> Any:
         return tuple(map(_kinds, entry.items))
     if type(entry) is TensorVariable:
         fake = entry.proxy.node.meta["example_value"]
-        return fake.shape, fake.stride(), fake.dtype, fake.device, entry.requires_grad
+        sizes = [plain(size) for size in (*fake.shape, *fake.stride())]
+        return sizes, fake.dtype, fake.device, entry.requires_grad
     if _is_number(entry):
         return int
     if type(entry) is ConstantVariable:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, NoReturn
 
+import torch
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables.tensor import TensorVariable
@@ -29,6 +30,7 @@ from rnncc.frontends.torch.repeating.pictures import (
     Differs,
     Picture,
     Value,
+    frames,
     live_names,
 )
 from rnncc.frontends.torch.repeating.rebuilt import Rebuilder
@@ -110,9 +112,7 @@ class _Loops:
         if (change := loop.look(iterator)) is None:
             own(tx, step)
             return
-        entries = taken(tx, iterator)
-        tx.stack[-1] = iterator_over(entries)
-        self.open = _Step(self, loop, change, entries)
+        self.open = _Step(self, loop, change)
         self.open.begin()
 
 
@@ -122,6 +122,15 @@ def _given_up(tx: Any) -> set[tuple[Any, int]]:
     if not hasattr(log, "read_whole"):
         log.read_whole = set()
     return log.read_whole
+
+
+def _tally(tx: Any) -> tuple[Any, ...]:
+    """What a step must leave as it was, beside what code can reach."""
+    effects = tx.output.side_effects
+    held = effects.tensor_hooks, effects.save_for_backward, tx.output.random_calls
+    printed = [len(frame.debug_locals) for frame in frames(tx) if hasattr(frame, "debug_locals")]
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled()
+    return *map(len, held), *printed, *modes, len(tx.block_stack), len(tx.stack)
 
 
 class _Loop:
@@ -164,8 +173,8 @@ class _Loop:
 class _Step:
     """A step of a loop that is read for itself and for those that follow."""
 
-    def __init__(self, loops: _Loops, loop: _Loop, change: Change, entries: Sequence[Any]) -> None:
-        self.loops, self.loop, self.entries = loops, loop, entries
+    def __init__(self, loops: _Loops, loop: _Loop, change: Change) -> None:
+        self.loops, self.loop = loops, loop
         self.tx, self.step = loop.tx, loop.step
         self._change = change
         log = self.tx.speculation_log
@@ -184,8 +193,11 @@ class _Step:
     def begin(self) -> None:
         """Hide what differs from step to step, and give symbols."""
         tx = self.tx
+        self.entries = taken(tx, tx.stack[-1].realize())
+        tx.stack[-1] = iterator_over(self.entries)
         self._last = tx.output.graph._root.prev
         self._earlier = len(tx.output.shape_env.guards)
+        self._tally = _tally(tx)
         self._symbols = Symbols.of(tx, self.entries)
         for number in self._change.numbers:
             self._hide(*number)
@@ -232,7 +244,8 @@ class _Step:
         after = Picture(tx, self.loop.live)
         nodes = nodes_after(tx.output.graph, self._last)
         appended = [after.of(entry) for held in self._lists for entry in held.items.own()]
-        if not all(map(can_copy, nodes)) or not all(self._before.can_make(x) for x in appended):
+        can_make = all(map(can_copy, nodes)) and all(map(self._before.can_make, appended))
+        if not can_make or _tally(tx) != self._tally:
             self.spring()
         try:
             change = Change.between(self._before, after, self._symbols.counters)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -118,7 +118,7 @@ class Picture:
         elif kind is ConstantVariable:
             value.like = kind, type(variable.value), variable.value
         elif kind is SymNodeVariable:
-            value.like = kind, _plain(variable.sym_num)
+            value.like = kind, plain(variable.sym_num)
             value.node = variable.proxy.node
         elif kind in _HIDDEN:
             value.like = object()
@@ -133,26 +133,27 @@ class Picture:
         for name, held in value.variable.__dict__.items():
             if name in _ASIDE:
                 continue
-            if isinstance(held, list | tuple):
-                entries: Any = enumerate(list.__iter__(held) if isinstance(held, list) else held)
-                yield name, type(held) is Growing
-            elif isinstance(held, dict):
-                entries = held.items()
-                yield name, type(held)
+            yield name, type(held)
+            if isinstance(held, dict):
                 for key in held:  # which may be tensors or symbols
                     if type(own := getattr(key, "vt", None)) in (TensorVariable, SymNodeVariable):
                         value.parts["key", id(own)] = self.of(own)
-            elif name == "_cache":  # what is not yet read may be made of variables
-                entries = vars(held).items()
-            else:
-                entries = [(None, held)]
-            for key, entry in entries:
+            for key, entry in _entries(name, held):
                 if _is_variable(entry):
                     value.parts[name, key] = self.of(entry)
-                elif name == "value" and value.variable.source is None:
-                    yield name, type(entry)  # what code has made has no value yet
-                else:
-                    yield name, key, _plain(entry)
+                elif name != "value" or value.variable.source is not None:
+                    yield name, key, plain(entry)  # what code has made has no value yet
+
+
+def _entries(name: str, held: Any) -> Iterable[tuple[Any, Any]]:
+    """What a field holds, by its places."""
+    if isinstance(held, list | tuple):
+        return enumerate(list.__iter__(held) if isinstance(held, list) else held)
+    if isinstance(held, dict):
+        return held.items()
+    if name == "_cache":  # what is not yet read may be made of variables
+        return vars(held).items()
+    return [(None, held)]
 
 
 def live_names(tx: Any, step: Any) -> frozenset[str]:
@@ -193,11 +194,11 @@ def _type_of(tensor: Any) -> Iterator[Any]:
     for name in ("dtype", "device", "layout", "requires_grad", "class_type", "has_grad_fn"):
         yield getattr(tensor, name, None)
     fake = tensor.proxy.node.meta["example_value"]
-    yield tuple(map(_plain, fake.shape))
-    yield tuple(map(_plain, fake.stride())) if fake.layout is torch.strided else None
+    yield tuple(map(plain, fake.shape))
+    yield tuple(map(plain, fake.stride())) if fake.layout is torch.strided else None
 
 
-def _plain(held: Any) -> Any:
+def plain(held: Any) -> Any:
     """What can be compared without that PyTorch notes a decision."""
     if isinstance(held, torch.SymInt | torch.SymFloat | torch.SymBool):
         return held.node.expr
@@ -252,47 +253,61 @@ class Change:
         return change
 
     def compare_last(self, old: Value, new: Value) -> None:
-        """Compare tensors at one distance from the end of a list."""
-        if type(old.variable) is not TensorVariable or type(new.variable) is not TensorVariable:
+        """Compare tensors, or tuples of them, at one distance from the end of a list."""
+        if not _is_fixed(old) or not _is_fixed(new):
             raise Differs
         self._compare(old, new, None, None, False)
 
     def _compare(self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool) -> None:
-        if (known := self._pairs.get(id(old))) is new:
-            return
-        if old.node is not None and type(old.variable) is TensorVariable:
-            if old.like != new.like or old.parts or new.parts:
-                raise Differs(at)
-            if self.nodes.setdefault(old.node, new.node) is not new.node:
-                raise Differs(at)
-            if self._back.setdefault(new.node, old.node) is not old.node:
-                raise Differs(at)
-            return
-        if old.node in self.counters:
-            if not (new.is_number or type(new.variable) is SymNodeVariable):
-                raise Differs(at)
+        if type(old.variable) is TensorVariable:
+            self._compare_tensors(old, new)
+        elif self._is_number(old) or old.is_number or new.is_number:
+            self._compare_numbers(old, new, holder, at, vary)
+        elif (known := self._pairs.get(id(old))) is not new:
+            if known is not None or not _alike(old, new):
+                raise Differs
+            if self._back.setdefault(id(new), old) is not old:
+                raise Differs
+            self._pairs[id(old)] = new
+            if old.parts.keys() != new.parts.keys():
+                self.grown[new.variable] = _grown(old, new, vary)
+                return
+            for key, part in old.parts.items():
+                self._compare(part, new.parts[key], new, key, vary)
+
+    def _compare_tensors(self, old: Value, new: Value) -> None:
+        """Tensors of one type; where one is held twice, so is the other."""
+        if old.like != new.like or old.parts or new.parts:
+            raise Differs
+        assert old.node is not None and new.node is not None
+        if self.nodes.setdefault(old.node, new.node) is not new.node:
+            raise Differs
+        if self._back.setdefault(new.node, old.node) is not old.node:
+            raise Differs
+
+    def _is_number(self, old: Value) -> bool:
+        return type(old.variable) is Withheld or old.node in self.counters
+
+    def _compare_numbers(
+        self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool
+    ) -> None:
+        is_number = new.is_number or type(new.variable) is SymNodeVariable
+        if old.node in self.counters and is_number:
             self.counted[old.node] = new.like[-1]
-            return
-        if type(old.variable) is Withheld:
-            if type(new.variable) not in (Withheld, ConstantVariable, SymNodeVariable):
-                raise Differs(at)
-            return
-        if old.is_number or new.is_number:
-            if old.like != new.like:
-                if not (vary and old.is_number and new.is_number):
-                    raise Differs(at)
-                self.numbers.append((holder, at, old, new))
-            return
-        if known is not None or not _alike(old, new):
-            raise Differs(at)
-        if self._back.setdefault(id(new), old) is not old:
-            raise Differs(at)
-        self._pairs[id(old)] = new
-        if old.parts.keys() != new.parts.keys():
-            self.grown[new.variable] = _grown(old, new, vary)
-            return
-        for key, part in old.parts.items():
-            self._compare(part, new.parts[key], new, key, vary)
+        elif type(old.variable) is Withheld:
+            if not is_number and type(new.variable) is not Withheld:
+                raise Differs
+        elif old.like != new.like:
+            if not (vary and old.is_number and new.is_number):
+                raise Differs
+            self.numbers.append((holder, at, old, new))
+
+
+def _is_fixed(value: Value) -> bool:
+    kind = type(value.variable)
+    if kind is TupleVariable:
+        return all(map(_is_fixed, value.parts.values()))
+    return kind is TensorVariable
 
 
 def _alike(old: Value, new: Value) -> bool:

@@ -66,18 +66,7 @@ class Rebuilder:
         if kind is Withheld:
             return variable.held
         if kind is TensorVariable or kind is SymNodeVariable:
-            held = self._values.get(value.node, value.node)
-            if held is value.node:
-                return variable
-            if not isinstance(held, Node):
-                return ConstantVariable.create(held)
-            proxy = Proxy(held, variable.proxy.tracer)
-            if kind is TensorVariable:
-                if held not in self._tensors:
-                    fake = held.meta.pop("example_value")
-                    self._tensors[held] = wrap_fx_proxy(self._tx, proxy, example_value=fake)
-                return self._tensors[held]
-            return variable.clone(proxy=proxy, sym_num=held.meta["example_value"])
+            return self._of_node(value)
         if variable in self._whole:
             return variable
         parts = {key: self.rebuilt(part) for key, part in value.parts.items()}
@@ -88,14 +77,34 @@ class Rebuilder:
             for (name, _), new in changed.items():
                 if name != "attribute" and type(new) is ConstantVariable:
                     raise Differs  # it may have been made of the number, as texts are
-        own = variable
-        if variable.mutation_type is None:
-            own = copy(variable)
-        elif not self._is_last and not self._before.has(variable):
-            own = copy(variable)
-            own.mutation_type = ValueMutationNew()
+        own = self._own(variable)
         for (name, key), part in changed.items():
             self._set(own, own is not variable, name, key, part)
+        return own
+
+    def _of_node(self, value: Value) -> Any:
+        """A tensor, or a number that was a symbol."""
+        variable, held = value.variable, self._values.get(value.node, value.node)
+        if held is value.node:
+            return variable
+        if not isinstance(held, Node):
+            return ConstantVariable.create(held)
+        proxy = Proxy(held, variable.proxy.tracer)
+        if type(variable) is SymNodeVariable:
+            return variable.clone(proxy=proxy, sym_num=held.meta["example_value"])
+        if held not in self._tensors:
+            fake = held.meta.pop("example_value")
+            self._tensors[held] = wrap_fx_proxy(self._tx, proxy, example_value=fake)
+        return self._tensors[held]
+
+    def _own(self, variable: Any) -> Any:
+        """The variable whose parts change: each step but the last has made one of its own."""
+        if variable.mutation_type is None:
+            return copy(variable)
+        if self._is_last or self._before.has(variable):
+            return variable
+        own = copy(variable)
+        own.mutation_type = ValueMutationNew()
         return own
 
     def _set(self, own: Any, is_copy: bool, name: str, key: Any, part: Any) -> None:
