@@ -224,12 +224,13 @@ def plan(
 def _device(device: str | None) -> tuple[str | None, int | None]:
     """What computes, and its number among its like."""
     from rnncc.errors import CompileError
+    from rnncc.sizes import number_of
 
     if not isinstance(device, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CompileError("device", f"{device!r} is not a text, such as cpu or cuda")
     kind, colon, number = (device or "").partition(":")
-    if colon and kind == "cuda" and number.isdecimal():
-        return kind, int(number)
+    if colon and kind == "cuda" and (place := number_of(number)) is not None:
+        return kind, place
     return device, None
 
 

@@ -11,10 +11,10 @@ import click
 
 from rnncc import __version__
 from rnncc.commands import console
-from rnncc.commands.bench import bench
-from rnncc.commands.compile import compile
+from rnncc.commands.bench.command import bench
+from rnncc.commands.compile.command import compile
 from rnncc.commands.help import Commands, example
-from rnncc.commands.netdef import netdef
+from rnncc.commands.netdef.command import netdef
 from rnncc.commands.options import (
     GPU,
     INIT_NET,
@@ -94,13 +94,14 @@ def run(
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
     from rnncc import arrays
-    from rnncc.commands import libraries, running, tables
-    from rnncc.commands.scoring import score
+    from rnncc.commands import libraries, tables
+    from rnncc.commands.run.arrays import compute, read_arrays, scoring_of
+    from rnncc.commands.run.scoring import score
 
     init = only_init(init_net, init)
     check_apart(out, net_or_library, init, *inputs)
-    table = running.scoring_of(inputs, batch, threads, lengths)
-    arrays_read = running.read_arrays(inputs) if table is None else {}
+    table = scoring_of(inputs, batch, threads, lengths)
+    arrays_read = read_arrays(inputs) if table is None else {}
     library = libraries.library_alone(net_or_library, {"init": init, **options})
     if library is not None:
         model = libraries.open_library(library)
@@ -114,7 +115,7 @@ def run(
     if table is not None:
         click.echo(f"{score(model, table, out)} rows", err=True)
         return
-    results = running.compute(model, arrays_read, threads)
+    results = compute(model, arrays_read, threads)
     if out is None:
         tables.print_arrays(results)
     else:
@@ -134,7 +135,8 @@ def inspect(
     **options: Any,
 ) -> None:
     """Show a net's operators, blobs, versions, shapes and parameters."""
-    from rnncc.commands import inspection, libraries
+    from rnncc.commands import libraries
+    from rnncc.commands.inspect import inspection
 
     init = only_init(init_net, init)
     if (library := libraries.library_alone(net, {"init": init, **options})) is not None:
@@ -162,7 +164,7 @@ def draw(
     """Draw a net as equations in boxes, loops as boxes around those of a step.
 
     Without -o the SVG goes to standard output."""
-    from rnncc.commands.drawing import draw
+    from rnncc.commands.draw import draw
 
     draw(net, only_init(init_net, init), out, options_of(net, options))
 
@@ -195,7 +197,7 @@ def plan(
 ) -> None:
     """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
     from rnncc.commands import libraries
-    from rnncc.commands.planning import print_report
+    from rnncc.commands.plan import print_report
     from rnncc.driver.planning import report_of
 
     init = only_init(init_net, init)
@@ -257,18 +259,18 @@ def check(
     The gradients are compared with finite differences too; with a --precision, the outputs with
     those of fp32. The exit status is 1 if anything is further off than rounding explains."""
     init = only_init(init_net, init)
-    from rnncc.commands import checking
-    from rnncc.commands.running import read_arrays
+    from rnncc.commands import check
+    from rnncc.commands.run.arrays import read_arrays
     from rnncc.commands.tables import working
 
     arrays_read = read_arrays(inputs)
     with working(f"checking {net}"):
         chosen = options_of(net, {**options, "train": options["precision"] in (None, "fp32")})
-        report = checking.check(net, init, chosen, at, arrays_read)
+        report = check.check(net, init, chosen, at, arrays_read)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:
-        checking.print_report(report)
+        check.print_report(report)
     if report.failures:
         raise click.exceptions.Exit(1)
 
@@ -306,14 +308,14 @@ def ops(names: Sequence[str], onnx: bool, as_json: bool) -> None:
     """List the operators that Caffe2 nets may use, or ONNX models, and what is refused.
 
     With names these operators alone: what they compute, and which of their forms are refused."""
-    from rnncc.commands import operators
+    from rnncc.commands import ops
 
-    report = operators.onnx_report() if onnx else operators.report()
-    report = operators.only(report, names) if names else report
+    report = ops.onnx_report() if onnx else ops.report()
+    report = ops.only(report, names) if names else report
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
-        operators.print_report(report)
+        ops.print_report(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

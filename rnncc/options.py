@@ -12,7 +12,7 @@ from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.names import bad_library_name, library_name
 from rnncc.records import record
-from rnncc.sizes import parse_bytes
+from rnncc.sizes import number_of, parse_bytes
 
 if TYPE_CHECKING:
     from rnncc.scalar import Scalar
@@ -162,8 +162,8 @@ def check_flag(value: object, name: str) -> None:
 
 
 def _check_limits(values: dict[str, Any]) -> None:
-    if str(values.get("max_iterations", "")).isdecimal():
-        values["max_iterations"] = int(values["max_iterations"])
+    if (most := number_of(str(values.get("max_iterations", "")))) is not None:
+        values["max_iterations"] = most
     for limit in ("max_iterations", "max_steps"):
         most = values.get(limit, 1)
         if limit == "max_iterations" and isinstance(most, str):

@@ -16,9 +16,18 @@ TIME, BATCH = "T", "N"
 TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
-_BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
+_BYTES = re.compile(r"(\d{1,18})([KMG]?)", re.ASCII)
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 SizeValues = str | Sequence[int] | Mapping[str, int] | None
+
+
+def number_of(text: str) -> int | None:
+    """The number from 0 up that a text is, of up to 18 digits; None if it is none.
+
+    Python's `int` raises `ValueError` where there are thousands of digits.
+    """
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def parse_sizes(
@@ -27,7 +36,7 @@ def parse_sizes(
     """The values of `50,8`, in the order of the symbols, or of `T=50,N=8`.
 
     Raises:
-        CompileError: a symbol is unknown, or a value no number from 0 up.
+        CompileError: a symbol is unknown, or a value no number from 0 up, or of over 18 digits.
     """
     sizes: dict[str, int] = {}
     parts = [part.strip() for part in text.split(",")] if text else []
@@ -40,9 +49,10 @@ def parse_sizes(
                 f"its sizes are {', '.join(symbols)}" if symbols else "its shapes are numbers"
             )
             raise CompileError(option, f"the net has no {name}", expected)
-        if not (value.isascii() and value.isdigit()):
-            raise CompileError(option, f"{value!r} is not a number from 0 up")
-        sizes[name] = int(value)
+        size = number_of(value)
+        if size is None:
+            raise CompileError(option, f"{value[:40]!r} is not a number from 0 up to 10**18")
+        sizes[name] = size
     return sizes
 
 
@@ -80,5 +90,7 @@ def parse_bytes(text: str | int, option: str) -> int:
     """
     match = _BYTES.fullmatch(str(text))
     if match is None:
-        raise CompileError(option, f"{text!r} is not a number of bytes", "such as 65536, 64K, 16M")
+        raise CompileError(
+            option, f"{str(text)[:40]!r} is not a number of bytes", "such as 65536, 64K, 16M"
+        )
     return int(match.group(1)) * _UNITS[match.group(2)]

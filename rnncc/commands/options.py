@@ -254,7 +254,7 @@ def _constants(texts: Sequence[str]) -> dict[str, Any]:
     constants = dict[str, Any]()
     for text in texts:
         if text.endswith(".npy"):
-            from rnncc.commands.running import read_arrays
+            from rnncc.commands.run.arrays import read_arrays
 
             parsed = read_arrays([text])
         else:

@@ -232,6 +232,10 @@ class Dim:
         return f"Dim({self})"
 
 
+Dims = tuple[Dim, ...]
+"""A shape: the size of each axis."""
+
+
 class Atom(str, ABC):
     """A factor that is no symbol: its text, and the formula in it."""
 

@@ -42,20 +42,19 @@ class Library:
         streaming: how `init` and `step` work together.
         refusal: why the net cannot stream, where it cannot.
         shared: whether several threads may compute one call of `run` together.
-        weights: bytes of the block that all programs read.
         bounds: formulas of a whole sequence's sizes that must not be negative.
         step_bounds: those of a piece's, with T as the piece's length, besides those without T.
         counts: output -> the output that tells how many of its rows count, and their axis.
         texts: see `rnncc.ir.program.Program`.
         flushes: whether denormals are flushed during a call.
         max_steps: the most steps of a call, if there is such a limit.
+        weights: bytes of the block that all programs read; known once it is linked.
     """
 
     name: str
     source: str
     programs: dict[str, KernelProgram]
     training: Training | None = None
-    weights: int = 0
     streaming: Streaming | None = None
     refusal: str = ""
     shared: bool = False
@@ -65,22 +64,26 @@ class Library:
     texts: tuple[str, ...] = ()
     flushes: bool = False
     max_steps: int | None = None
+    weights: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
-        self.weights = place_weights(list(self.programs.values()))
-        for weight in self.initial:
-            weight.offset = _line(self.weights)
-            self.weights = weight.offset + weight.array.nbytes
+    def link(self) -> Library:
+        """Have all programs take the same sizes and read one block of weights; the library.
+
+        Changes the programs: the offsets of their weights, and their symbols.
+        """
+        symbols = self.symbols
         for program in self.programs.values():
-            program.symbols = self.symbols
+            program.symbols = symbols
+        _place_all_weights([self])
+        return self
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.programs.values()))
 
     @staticmethod
     def of(program: KernelProgram, refusal: str = "") -> Library:
-        """The library of a program for inference that does whole sequences alone."""
-        return Library(program.name, program.source, {"run": program}, refusal=refusal)
+        """The linked library of a program for inference that does whole sequences alone."""
+        return Library(program.name, program.source, {"run": program}, refusal=refusal).link()
 
     @property
     def initial(self) -> list[Initial]:
@@ -211,6 +214,13 @@ def place_weights(programs: Sequence[KernelProgram]) -> int:
 
 def share_weights(libraries: Sequence[Library]) -> Array:
     """One block for the weights of several libraries of the same net; what is equal, once."""
+    _place_all_weights(libraries)
+    # Where only other libraries have weights a block is zero.
+    return np.bitwise_or.reduce([library.weights_block() for library in libraries])
+
+
+def _place_all_weights(libraries: Sequence[Library]) -> None:
+    """Packed weights first, then the parameters that the caller holds."""
     end = place_weights([p for library in libraries for p in library.programs.values()])
     for same in zip(*(library.initial for library in libraries), strict=True):
         start = _line(end)
@@ -219,8 +229,6 @@ def share_weights(libraries: Sequence[Library]) -> Array:
             weight.offset = start
     for library in libraries:
         library.weights = end
-    # Where only other libraries have weights a block is zero.
-    return np.bitwise_or.reduce([library.weights_block() for library in libraries])
 
 
 def params_of(program: KernelProgram) -> list[Buffer]:

@@ -6,10 +6,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import dims_of, dtype_of, shape_text
-
-Dims = tuple[Dim, ...]
 
 
 def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

@@ -71,6 +71,8 @@ def resize(
     old = dims_of(x)[axis]
     if old == size and scale in (None, 1.0) and how.coordinates != "tf_crop_and_resize":
         return x
+    if size == 0:
+        return b.slice(x, axis, 0, 0)
     if how.mode == "nearest":
         resized = _at_even_distances(b, x, axis, size, scale, how)
         if resized is not None:

@@ -101,7 +101,11 @@ def lower_and_plan(compilation: Compilation) -> None:
 
 
 def assemble(compilation: Compilation) -> None:
-    """Make one library of the planned programs."""
+    """Make one library of the planned programs.
+
+    Raises:
+        CompileError: the target has no such programs, or steps are limited of a net without T.
+    """
     c = compilation
     if c.counts and c.target.device != "cpu":
         raise CompileError(c.origin, "the run decides how many rows an output has: for CPUs alone")
@@ -121,7 +125,7 @@ def assemble(compilation: Compilation) -> None:
         texts=c.texts,
         flushes=c.options.flush_denormals or c.target.flushes,
         max_steps=c.options.max_steps,
-    )
+    ).link()
     if c.options.max_steps is not None and TIME not in c.library.open_symbols:
         raise CompileError(c.origin, "max_steps given for a net without T", "leave it out")
 

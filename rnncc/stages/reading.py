@@ -80,8 +80,17 @@ def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
         what = f"{options.max_iterations!r} is no number, and formulas go with ONNX models"
         raise CompileError("--max-iterations", what)
     names = options.recompute_names if options.train and options.recompute not in RULES else None
-    shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
-    return import_net(net, init, shapes, options.name, options.seed, names, *loops, options.bind)
+    return import_net(
+        net,
+        init,
+        dict(options.shapes),
+        name=options.name,
+        seed=options.seed,
+        recompute=names,
+        max_iterations=options.max_iterations,
+        training=options.train,
+        bind=options.bind,
+    )
 
 
 def _take(program: Program, init: Any, options: Options) -> Program:

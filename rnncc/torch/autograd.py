@@ -11,6 +11,7 @@ import torch
 from rnncc_runtime.errors import ArrayError
 from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.types import DTYPES, NARROW, as_computed, type_name
@@ -28,8 +29,9 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         tensors: the inputs, in order, but for the seed of random numbers, which is drawn here.
 
     Raises:
-        CompileError: the inputs are on several devices.
+        CompileError: the inputs are on several devices, or what is done is recorded.
     """
+    check_untraced()
     device = single_device(tensors)
     if device is None:
         device = common_device(net.inputs, tensors)
@@ -137,6 +139,17 @@ def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
 
 def _is_dual(x: torch.Tensor) -> bool:
     return forward_ad.unpack_dual(x).tangent is not None
+
+
+def check_untraced() -> None:
+    """Refuse to be recorded: a record holds PyTorch's operators, and none of compiled code.
+
+    Raises:
+        CompileError: `make_fx` is recording, as `torch.func.linearize` does.
+    """
+    if torch._C._len_torch_dispatch_stack() and get_proxy_mode() is not None:
+        what = "compiled code cannot be recorded by make_fx, torch.func.linearize or torch.export"
+        raise CompileError("", what, "torch.func.jvp has tangents; else record the module itself")
 
 
 def check_mode(device: torch.device) -> None:

@@ -142,7 +142,8 @@ def _of_call(error: KeepsTensors, changed: Tensors) -> CompileError:
     reading = readings.stack[-1]
     stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
     if not stand_ins.isdisjoint(map(id, changed)):
-        return CompileError(error.location, error.what, error.hint)
+        what = "a step changes a row or a state in place, which a caller's tensor may be"
+        return CompileError(error.location, what, "h = h + x, not h += x")
     refusal = KeepsTensors(error.location, error.what, error.hint)
     refusal.tensors = changed
     return refusal

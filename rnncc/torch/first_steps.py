@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
@@ -132,10 +133,22 @@ def _with_places(
         if place.in_place:
             (value.data if place.silent else value).copy_(new)
         elif place.is_number:
-            put(place.owner, place.key, type(value)(new.item()))
+            put(place.owner, place.key, type(value)(_number_in(new, place)))
         else:
             put(place.owner, place.key, new)
     return ys, finals
+
+
+def _number_in(tensor: torch.Tensor, place: StatePlace) -> Any:
+    """The number that a loop gives, within transforms of torch.func, too: steps of `vmap` change
+    one number of Python's for all instances."""
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    first, *others = tensor.flatten().tolist()
+    if any(other != first for other in others):
+        what = f"what is kept in {place} is a number, of which each instance of vmap has another"
+        raise CompileError("", what, "a tensor")
+    return first
 
 
 def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:

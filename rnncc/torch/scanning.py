@@ -16,6 +16,7 @@ from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.options import check_flag
 from rnncc.torch.all_steps import Manner, all_steps, device_of
+from rnncc.torch.autograd import check_untraced
 from rnncc.torch.captured import Counts
 from rnncc.torch.devices import PLAIN_TENSORS, check_tensor
 from rnncc.torch.exporting import exported_scan
@@ -23,6 +24,7 @@ from rnncc.torch.first_steps import first_steps_apart
 from rnncc.torch.nets import check_precision
 from rnncc.torch.objects.trees import has_gaps, leaves, make_known
 from rnncc.torch.stand_ins import row_types
+from rnncc.torch.state_numbers import has_numbers, is_number, scan_with_numbers
 from rnncc.torch.tracing import code_of
 
 _keeping: WeakSet[Any] = WeakSet()
@@ -44,8 +46,8 @@ def scan(
         cell: a module or a function of tensors, read once as a graph; whatever tensors it reads
             besides (parameters, what it closes over) get their gradients too.
         xs: tensors of T rows, in any nest of tuples, lists and dicts; the cell gets a row of each.
-        state: tensors before the first step, in any such nest; the cell gives the next ones, of the
-            same shapes.
+        state: tensors before the first step, in any such nest, and numbers or flags that steps
+            change; the cell gives the next ones, of the same shapes.
         reverse: whether the last row comes first.
         precision: fp32, or bf16 for tensors on a GPU, whose products are of rounded values then,
             those of gradients too; all else stays float32 (docs/precision.md).
@@ -57,7 +59,9 @@ def scan(
         CompileError: the cell cannot be read, or does what is not supported; the message names the
             user's line where PyTorch knows it.
     """
-    sequences, states = _leaves(xs, "xs"), _leaves(state, "the state", optional=True)
+    sequences = _leaves(xs, "xs")
+    counts = has_numbers(make_known(state)) and not any(map(_is_fake, sequences))
+    states = _leaves(state, "the state", optional=True, numbers=counts)
     device_of(sequences, states)
     check_precision(precision)
     check_flag(reverse, "reverse")
@@ -66,9 +70,11 @@ def scan(
             what = "an exported module has one precision, which is not scan's to choose"
             raise CompileError("", what, f"compile(module, ..., precision={precision!r})")
         return exported_scan(cell, xs, state, reverse)
+    check_untraced()
     row_types(sequences)
+    run = scan_with_numbers if counts else _scanned
     try:
-        return _scanned(cell, xs, state, Manner(reverse, precision))
+        return run(cell, xs, state, Manner(reverse, precision))
     except CompileError as error:
         if error.hint is None and (hint := _batch_first(sequences, states)):
             raise CompileError(error.location, error.what, hint) from error
@@ -111,9 +117,13 @@ def _is_fake(x: torch.Tensor) -> bool:
     return not (type(x) in PLAIN_TENSORS and wraps_none) and is_fake(x)
 
 
-def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
-    """The tensors in a tree; `optional`: None may stand in the place of some."""
+def _leaves(
+    tree: Any, name: str, optional: bool = False, numbers: bool = False
+) -> list[torch.Tensor]:
+    """The tensors in a tree; `optional`: None may stand in the place of some; so may numbers."""
     tensors: list[Any] = [x for x in leaves(make_known(tree)) if x is not None or not optional]
+    if numbers:
+        tensors = [x for x in tensors if not is_number(x)]
     for leaf in tensors:
         if not isinstance(leaf, torch.Tensor):
             what = f"{name}: {type(leaf).__name__} {leaf!r:.40} stands where a tensor should"

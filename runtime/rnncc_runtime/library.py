@@ -261,7 +261,7 @@ def _check_cpu(path: str, library: ctypes.CDLL, name: str, described: Mapping[st
 def _read(path: str, text: bytes | None) -> dict[str, Any]:
     try:
         described = json.loads(text or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         described = None
     if not isinstance(described, dict) or "symbols" not in described:
         raise LoadError(f"{path}: its metadata cannot be read")

@@ -124,7 +124,7 @@ def restored_texts(content: bytes, texts: Texts | None) -> Texts | None:
         return None
     try:
         further: object = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         further = None
     if texts is None or not isinstance(further, list):
         raise StreamError("the state is damaged: what follows its values are no texts")

@@ -17,7 +17,7 @@ from benchmarks.suites import SUITES
 from rnncc.bench import machine, repository
 from rnncc.cli import main
 from rnncc.codegen.cpu.resolve import resolve_target
-from rnncc.commands import benching
+from rnncc.commands.bench import running
 from rnncc.driver.drawn import drawn
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ Capture = pytest.CaptureFixture[str]
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceilings are measured in no time."""
     how = machine.Measuring(seconds=1e-4, rounds=1, memory=1 << 14)
-    monkeypatch.setattr(benching, "measure", lambda cores, _: machine.measure(cores, how))
+    monkeypatch.setattr(running, "measure", lambda cores, _: machine.measure(cores, how))
 
 
 def test_suites_are_listed(capsys: Capture) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.peers import PEERS
 from benchmarks.suites import SUITES
-from rnncc.commands.bench import bench
+from rnncc.commands.bench.command import bench
 
 TEXT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
 

@@ -14,7 +14,7 @@ from rnncc.bench.chart import TIMES, draw
 from rnncc.bench.contenders import Contender
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.running import CaseResult, Effort
-from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+from rnncc.commands.bench.reports import print_ceilings, print_json, print_results
 from rnncc.driver.timing import Times, time_text
 
 Capture = pytest.CaptureFixture[str]

@@ -22,8 +22,8 @@ from rnncc.commands.console import ENDING
 LATEST = 60
 LOADED = (
     "jinja2 rnncc.cli rnncc.drawing rnncc.netdef rnncc.netdef.drawing rnncc.ir.interpreter "
-    "rnncc.commands.checking rnncc.commands.compiling rnncc.commands.netdef_reports "
-    "rnncc.commands.planning rnncc.driver.compiling rnncc.driver.in_memory "
+    "rnncc.commands.check rnncc.commands.compile.forms rnncc.commands.netdef.reports "
+    "rnncc.commands.plan rnncc.driver.compiling rnncc.driver.in_memory "
     "rnncc.frontends.caffe2.importer rnncc.packaging.texts rnncc.codegen.cpu.library.entries "
     "rnncc.codegen.llvm.objects"
 )

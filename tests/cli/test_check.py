@@ -120,6 +120,11 @@ def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:
     assert told.err.count("\n") == 1
 
 
+def test_sizes_that_no_memory_holds(capsys: Capture) -> None:
+    assert main(["check", *NET, "--for", f"{10**17}"]) == 1
+    assert capsys.readouterr().err == "rnncc: error: out of memory\n"
+
+
 def test_an_array_of_a_wrong_shape(tmp_path: Path, capsys: Capture) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 64), np.float32))
     assert main(["check", *NET, "-i", f"x={tmp_path}/x.npy"]) == 2

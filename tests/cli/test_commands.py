@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 NET = str(ROOT / "examples/lstm.pbtxt")
 INIT = ["--init", str(ROOT / "examples/lstm_init.pbtxt")]
 ARRAYS = str(ROOT / "examples/lstm.npz")
+DIGITS = "9" * 5000  # more than Python makes a number of
 ONNX = str(ROOT / "examples/onnx/gru.onnx")
 OUTPUTS = {"probabilities", "hidden_last", "cell_last"}
 
@@ -282,6 +283,10 @@ def test_demo_compares_equals() -> None:
         (["plan", NET, *INIT, "--plan-for", "B=5"], "--plan-for: the net has no B"),
         (["plan", NET, *INIT, "--plan-for", "5,-1"], "'-1' is not a number from 0 up"),
         (["plan", NET, *INIT, "--html", "/proc/none"], "/proc/none: "),
+        (["plan", NET, *INIT, "--plan-for", DIGITS], "is not a number from 0 up to 10**18"),
+        (["plan", NET, *INIT, "--max-input", DIGITS], "--max-input: '999"),
+        (["plan", NET, *INIT, "--max-iterations", DIGITS], "is no number"),
+        (["bench", NET, *INIT, "--threads", DIGITS], "is not a number from 1 to"),
     ],
 )
 def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:

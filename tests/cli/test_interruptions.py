@@ -33,7 +33,8 @@ def test_interruptions(command: str, seconds: float, number: int, run: Run, tmp_
 
 LONG_CALL = """
 import ctypes, os, signal, sys, threading, click
-from rnncc.commands import console, running
+from rnncc.commands import console
+from rnncc.commands.run.arrays import compute
 
 class Model:
     metadata = {}
@@ -47,7 +48,7 @@ class Model:
 
 @click.command()
 def run():
-    running.compute(Model(), {}, 1)
+    compute(Model(), {}, 1)
 
 sys.argv = ["run"]
 console.run_process(run)

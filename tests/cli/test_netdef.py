@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import rnncc
 from rnncc.cli import cli, main
-from rnncc.commands.netdef import netdef
+from rnncc.commands.netdef.command import netdef
 from rnncc.netdef import load, parameters, parse_text, save, ssa
 from rnncc.netdef.diff import diff
 from tests.golden import GOLDEN

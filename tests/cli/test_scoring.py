@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,9 @@ from rnncc_runtime import Model, TensorSpec
 
 import rnncc
 from rnncc.cli import main
-from rnncc.commands.parquet import batches, opened
-from rnncc.commands.running import fitted, read_arrays, read_csv, scoring_of
-from rnncc.commands.scoring import Scoring, batch_of, rows_of
+from rnncc.commands.run.arrays import fitted, read_arrays, read_csv, scoring_of
+from rnncc.commands.run.parquet import batches, opened
+from rnncc.commands.run.scoring import Scoring, batch_of, rows_of
 from rnncc.errors import CompileError
 from rnncc.sources import limited
 
@@ -25,6 +26,22 @@ NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")
 HOW = Scoring(Path("t.parquet"), "", {"h0": 0.0, "c0": 0.0}, 4, 1, "seq_lengths")
 PLAIN = replace(HOW, lengths="")
 
+READING = """
+import sys
+from pathlib import Path
+from rnncc.commands.run.parquet import batches, opened
+from rnncc.errors import CompileError
+from rnncc.sources import limited
+
+source = Path(sys.argv[1])
+try:
+    with limited(8 << 20):
+        list(batches(opened(source), source, 256))
+except CompileError as error:
+    print(error)
+with limited(1 << 30):
+    assert sum(table.num_rows for table in batches(opened(source), source, 256)) == 20_001
+"""
 Capture = pytest.CaptureFixture[str]
 
 
@@ -170,6 +187,23 @@ def test_tables_that_unpack_to_too_much_are_not_unpacked(
         pytest.raises(CompileError, match=r"2 rows \(--batch\): holds"),
     ):
         next(batches(opened(source), source, 2))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system bounds memory")
+def test_a_row_larger_than_the_others_is_not_unpacked(tmp_path: Path) -> None:
+    """Batches are small on average; a few hundred bytes of the file stand for the large row."""
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    source, small, large = tmp_path / "t.parquet", 20_000, 50_000_000
+    ends = np.array([*range(small + 1), small + large], np.int32)
+    rows = pyarrow.ListArray.from_arrays(ends, pyarrow.array(np.zeros(ends[-1], np.float32)))
+    parquet.write_table(pyarrow.table({"x": rows}), source)
+    del rows
+    assert source.stat().st_size < 2000
+    command = [sys.executable, "-c", READING, str(source)]  # whose memory holds nothing yet
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # After decoding, the error would name the 33 rows of the last batch.
+    assert "256 rows (--batch): holds more than 8388608 bytes" in told
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def test_a_row_is_true(name: str) -> None:
         changed = targets.resolve(name, knobs={knob: 3})
         assert getattr(changed, knob) == 3
         assert changed != target
+
+
+def test_lint_keeps_the_folders_from_those_who_know_the_protocol_alone() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    forbidden = next(c for c in contracts["contracts"] if c["type"] == "forbidden")
+    folders = [path.parent.name for path in (ROOT / "rnncc/codegen").glob("*/__init__.py")]
+    assert sorted(forbidden["forbidden_modules"]) == sorted(f"rnncc.codegen.{f}" for f in folders)
 
 
 def test_the_page_tells_of_the_protocol() -> None:

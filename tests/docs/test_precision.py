@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rnncc.commands.checking import LOW
+from rnncc.commands.check import LOW
 from rnncc.ir.precision import MOST_DEPTH
 
 TEXT = (Path(__file__).parents[2] / "docs/precision.md").read_text()

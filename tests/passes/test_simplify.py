@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
@@ -122,6 +123,80 @@ def test_rows_by_the_number_of_the_step_are_rows_of_sequences(
     Simplify().rewrite(program.net)
     (scan,) = scans(program)
     assert count(scan.body.block)["gather"] == left
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "batch first"])
+def test_the_last_row_of_states_is_the_final_state(reverse: bool, turned: bool):
+    """Not the first row, nor the last one of what is no state."""
+    b, ends = Builder.net("last"), [Dim.parse("T"), Dim.of(0)]
+    last, first = reversed(ends) if reverse else ends
+
+    def body(inner, consts, carry, rows):
+        state = inner.tanh(inner.add(carry[0], rows[0]))
+        return [state], [state, inner.mul(state, state)]
+
+    inits, xs = [b.input("h", ("N", 3))], [b.input("x", (Dim.parse("T + 1"), "N", 3))]
+    _, ys = b.scan([], inits, xs, body, reverse=reverse)
+    if turned:
+        ys = [b.transpose(y, (1, 0, 2)) for y in ys]
+    parts = {"last": (ys[0], last), "first": (ys[0], first), "other": (ys[1], last)}
+    program = b.finish({n: b.slice(y, int(turned), at, 1) for n, (y, at) in parts.items()})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    assert count(program.net.body.block)["slice"] == 2
+
+
+def test_flattened_states_are_carried_as_steps_compute_with_them():
+    """And yielded so; one that is read as it is carried, too, stays, and what reads it."""
+    b = Builder.net("flat")
+
+    def body(inner, consts, carry, rows):
+        matrices = [inner.reshape(h, ("N", 4, 3)) for h in carry[:2]]
+        row = inner.broadcast(rows[0], ("N", 4, 3), (0, 2))
+        after = [inner.reshape(inner.add(inner.tanh(h), row), ("N", 12)) for h in matrices]
+        return [*after, inner.mul(carry[2], after[1])], [*after, inner.mul(after[1], carry[2])]
+
+    inits, xs = [b.input(f"h{i}", ("N", 12)) for i in range(3)], [b.input("x", ("T", "N", 3))]
+    finals, ys = b.scan([], inits, xs, body)
+    program = b.finish({f"r{i}": value for i, value in enumerate((*finals, *ys))})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    (scan,) = scans(program)
+    ranks = [len(dims_of(value)) for value in (*scan.inits, *scan.ys)]
+    assert ranks == [3, 2, 2, 4, 3, 3]
+
+
+SHAPES = [("N", 12), ("N", 4, 3), ("N", 3, 4), (1, "N", 4, 3), ("N", 1, 12), ("N", 2, 2, 3)]
+
+
+@quick
+@given(st.data())
+def test_reshapes_of_states_settle(data: st.DataObject):
+    """In whatever shapes states are carried, computed with, yielded and read."""
+    draw, b = data.draw, Builder.net("shapes")
+    carried = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3))
+    inits = [b.input(f"h{i}", dims) for i, dims in enumerate(carried)]
+    xs = [b.input("x", ("T", "N", 4, 3)), b.input("z", ("T", "N", 3))]
+
+    def body(inner, consts, carry, rows):
+        values = [*carry, rows[0], inner.broadcast(rows[1], ("N", 4, 3), (0, 2))]
+        for _ in range(draw(st.integers(1, 8))):
+            value = draw(st.sampled_from(values))
+            match draw(st.sampled_from(["reshape", "reshape", "tanh", "add"])):
+                case "reshape":
+                    values.append(inner.reshape(value, draw(st.sampled_from(SHAPES))))
+                case "tanh":
+                    values.append(inner.tanh(value))
+                case _:
+                    other = draw(st.sampled_from(values))
+                    values.append(inner.add(value, inner.reshape(other, dims_of(value))))
+        following = [inner.reshape(draw(st.sampled_from(values)), dims) for dims in carried]
+        return following, draw(st.lists(st.sampled_from([*values, *following]), max_size=3))
+
+    finals, ys = b.scan([], inits, xs, body)
+    program = b.finish({f"r{i}": value for i, value in enumerate((*finals, *ys))})
+    assert_same_meaning(program, applied(Simplify()))
 
 
 def test_rows_by_whether_it_is_the_first_step_stay():

@@ -111,6 +111,6 @@ def test_check_compares_with_fp32(precision: str, capsys: pytest.CaptureFixture[
 def test_check_finds_what_is_too_far_off(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("rnncc.commands.checking.LOW", {"int8": (1e-6, 0.0)})
+    monkeypatch.setattr("rnncc.commands.check.LOW", {"int8": (1e-6, 0.0)})
     assert main(["check", *NET, "--precision", "int8"]) == 1
     assert "NO" in capsys.readouterr().out

@@ -21,7 +21,16 @@ WIDTH, STEPS, CALLS, MOST_DEPTH = 3, 5, 3, 2
 TOLERANCE = 1e-8
 VALUES = (
     *("torch.tanh({0} + {1})", "{0} * 0.5 - {1}", "torch.sigmoid({0}) * {1}", "torch.sin({0})"),
-    *("torch.tanh({0} @ p.W)", "{0}", "{0} * 1", "p.half({0})", "p.b + {0}", "{0}.abs().sqrt()"),
+    *(
+        "torch.tanh({0} @ p.W)",
+        "{0}",
+        "{0} * 1",
+        "torch.sin({0} @ p.W.flatten(1))",
+        "p.half({0})",
+        "p.b + {0}",
+        "{0}.abs().sqrt()",
+    ),
+    *("{0}.contiguous()", "p.b.view_as({0}) * {0}", "p.W.double()[0] * {0}"),
     *("{0} * p.s.clone()", "{0}[[2, 0, 1]]", "torch.cat([{0}[1:], {1}[:1]])"),
     *("torch.log({0}.abs() + 0.1)", "torch.stack([{0}, {1}]).mean(0)", "torch.maximum({0}, {1})"),
 )
@@ -157,8 +166,9 @@ class Drawn:
         put(f"{indent}if {self.test(known)}:")
         one = self.block(known, inner, depth + 1, "branch")
         ends = self.rng.random()
-        if ends < 0.12 and within == "loop":
-            put(f"{inner}{self.rng.choice(('break', 'continue'))}")
+        if ends < 0.12 and within in ("loop", "endless"):
+            end = self.rng.choice(("break", "continue"))
+            put(f"{inner}{end if within == 'loop' else 'break'}")
             return known
         if ends < 0.2:
             put(f"{inner}return {self.value(one)}, ({self.value(one)}, {self.value(one)})")
@@ -174,18 +184,22 @@ class Drawn:
         return [name for name in one if name in other]
 
     def loop(self, known: list[str], indent: str, depth: int) -> list[str]:
-        """One that ends by a tensor's value, and by a counter."""
+        """One that ends by a tensor's value, and by a counter, which no `continue` may pass by."""
         put, test, inner = self.lines.append, self.test(known), indent + "    "
         count, most = f"n{depth}", self.rng.randint(1, 4)
         put(f"{indent}{count} = 0")
-        endless = self.rng.random() < 0.3
-        put(f"{indent}while {True if endless else f'{count} < {most} and ({test})'}:")
+        kind = self.rng.choices(("tested", "at the top", "at the end"), (7, 1, 2))[0]
+        put(f"{indent}while {f'{count} < {most} and ({test})' if kind == 'tested' else True}:")
         put(f"{inner}{count} += 1")
-        behind = self.block(known, inner, depth + 1, "loop")
-        if endless:
+        if kind == "at the top":
+            put(f"{inner}if {count} > {most} or ({test}):")
+            put(f"{inner}    break")
+        within = "endless" if kind == "at the end" else "loop"
+        behind = self.block(known, inner, depth + 1, within)
+        if kind == "at the end":
             put(f"{inner}if {count} >= {most} or {self.test(behind)}:")
             put(f"{inner}    break")
-        elif self.rng.random() < 0.2:
+        elif kind == "tested" and self.rng.random() < 0.2:
             put(f"{indent}else:")
             self.block(known, inner, depth + 1, "branch")
         name = self.rng.choice("hc")

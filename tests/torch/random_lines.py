@@ -238,6 +238,8 @@ def tried(seed: int, check: Callable[[int], str | None] = check) -> tuple[str, s
     try:
         told = check(seed)
     except CompileError as error:
+        if isinstance(error.__cause__, torch._dynamo.exc.InternalTorchDynamoError):
+            return "failed", f"seed {seed}: {error}"  # such as a function that calls itself
         return "refused", error.what
     except FixedSizesError as error:
         return "sizes refused", str(error)

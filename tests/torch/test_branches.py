@@ -60,6 +60,33 @@ def test_views_of_one_tensor() -> None:
     torch.testing.assert_close(own(*xs), module(*xs))
 
 
+class Projecting(torch.nn.Module):
+    """What operators give as it is, in a loop and in a way of a branch, is read behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 3) * 0.3)
+
+    def forward(self, x: Any) -> Any:
+        z, n = torch.zeros_like(x), 0
+        while (x - z).norm() > 0.1 and n < 4:
+            z, n = torch.tanh(z @ self.weight.flatten(1) + x), n + 1
+        same = torch.nn.functional.dropout(self.weight.contiguous().float(), 0.5, False)
+        y = x @ same if x.sum() > 0 else z @ self.weight
+        return y + x @ self.weight
+
+
+def test_operators_that_give_the_same_tensor() -> None:
+    torch.manual_seed(0)
+    module, xs = Projecting(), torch.randn(4, 2, 3)
+    own = rnncc.torch.compile(module, (xs[0],), dynamic_shapes=({0: torch.export.Dim("N")},))
+    for x in (*xs, -xs[0]):
+        results = own(x), module(x)
+        torch.testing.assert_close(*results)
+        grads = [torch.autograd.grad(y.sin().sum(), module.weight)[0] for y in results]
+        torch.testing.assert_close(*grads)
+
+
 def test_a_cell_that_an_exported_scan_reads_first() -> None:
     def cell(x: Any, h: Any) -> Any:
         if x.sum() > 0:

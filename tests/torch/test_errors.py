@@ -37,6 +37,11 @@ def changes(x: Any, h: Any) -> Any:
     return h, h
 
 
+def changes_its_state(x: Any, h: Any) -> Any:
+    h += x
+    return h, h
+
+
 def reads(x: Any, h: Any) -> Any:
     scaled = lambda y: y * y.sum().item()  # noqa: E731
     return scaled(h), h
@@ -106,6 +111,7 @@ CELLS = {
     branches: r"test_errors.py:\d+: branches: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
+    changes_its_state: r"a step changes a row or a state in place, .*h = h \+ x, not h \+= x",
     reads: r"computes with a number that was in a tensor",
     asserts_alone: r"asserting.py:\d+: .* no result could be NaN where they are wrong",
     catches: r"test_errors.py:\d+: catches: Python code depends on whether a tensor is true",

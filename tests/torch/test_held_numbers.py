@@ -1,8 +1,9 @@
-"""Modules that hold integers in buffers and parameters, and need their values as numbers."""
+"""Modules that hold numbers in buffers and parameters, and need their values as Python's."""
 
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,54 @@ def test_a_library_has_the_value(tmp_path: Path) -> None:
     with torch.no_grad():
         want = net(x).numpy()
     assert abs(next(iter(got.values())) - want).max() < 1e-5
+
+
+class Gates(nn.Module):
+    """Takes floats out of what it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ends", torch.tensor([0.5, -0.7]))
+        self.register_buffer("tau", torch.tensor(2.0))
+        self.norm, self.gain = nn.BatchNorm1d(3), nn.Parameter(torch.ones(()))
+
+    def forward(self, xs: Any) -> Any:
+        (low, high), share = self.ends.tolist(), math.exp(-1 / (2 * self.tau).item())
+        h = torch.zeros_like(xs[0])
+        for x in xs:
+            h = share * h + self.gain * (self.norm(x) - low) * high
+        return h
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_floats(train: bool) -> None:
+    torch.manual_seed(0)
+    net, xs = Gates().train(train), torch.randn(4, 5, 3)
+    compiled, want = rt.compile(net, (xs,)), copy.deepcopy(net)
+    for tau in (2.0, 2.0, float("inf"), 0.5):
+        for one in (net, want):
+            one.tau.fill_(tau)
+            one.ends[0] = 1 / tau
+        results = compiled(xs), want(xs)
+        torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(net.norm.running_mean, want.norm.running_mean)
+        grads = [
+            torch.autograd.grad(y.sum(), m.gain) for y, m in zip(results, (net, want), strict=True)
+        ]
+        torch.testing.assert_close(*grads, atol=1e-5, rtol=1e-5)
+    if not train:
+        form = compiled.form()
+        net.norm.running_mean += 1  # which nothing takes a number of
+        assert compiled.form() is form
+        torch.testing.assert_close(compiled(xs), net(xs), atol=1e-5, rtol=1e-5)
+
+
+def test_a_float_in_a_parameter_with_gradients() -> None:
+    """Its value would be another one after each step of an optimiser."""
+    net = Gates()
+    net.tau = nn.Parameter(net._buffers.pop("tau"))
+    with pytest.raises(CompileError, match=r"a number that was .*not math.exp"):
+        rt.compile(net, (torch.randn(4, 5, 3),))
 
 
 def test_a_list_in_a_parameter() -> None:

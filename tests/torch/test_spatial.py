@@ -135,6 +135,20 @@ def test_operators(one_in: Callable[[int], slice]) -> None:
             )
 
 
+def test_pools_along_one_axis_in_cells() -> None:
+    """With indices and without, of rows and of the state."""
+
+    def cell(x: Any, h: Any) -> Any:
+        y, places = F.max_pool1d(x, 3, 1, 1, return_indices=True)
+        return torch.max_pool1d(y + h, 2) + places[..., ::2], F.max_pool1d(x - h, 3, 1, 1)
+
+    x, h = torch.randn(3, 2, 6, requires_grad=True), torch.randn(2, 6, requires_grad=True)
+    found = [run(cell, x, h) for run in (rt.scan, loop)]
+    sources = [torch.autograd.grad(y.square().sum() + last.sum(), (x, h)) for y, last in found]
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*sources)
+
+
 def test_open_sizes() -> None:
     """A batch and a height of any size, among them where a pool halves the height."""
 

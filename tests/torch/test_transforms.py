@@ -253,6 +253,22 @@ def test_functions_with_a_backward_of_their_own() -> None:
         torch.testing.assert_close(one, other)
 
 
+class Stopped(torch.nn.Module):
+    """A Function and a pool of what detached tensors and softmax's stopped maximum are part of."""
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h = torch.log_softmax(x * state[0].detach() + state[0], -1)
+        y = torch.nn.functional.adaptive_max_pool1d(h.unsqueeze(1), 2).squeeze(1).repeat(1, 2)
+        return y, (torch.tanh(y + Saved.apply(h) * x), state[1] * x)
+
+
+def test_stops_before_what_has_a_backward_of_its_own() -> None:
+    for one, other in zip(
+        *(second(run, Stopped(), XS, (H, H)) for run in (rt.scan, loop)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -267,6 +283,15 @@ def test_functions_whose_second_derivatives_are_not_known(function: Any, reason:
     (slopes,) = torch.autograd.grad(ys.sum(), xs, create_graph=True)
     with pytest.raises(CompileError, match=f"no second derivatives.*backward {reason}"):
         slopes.sum().backward()
+
+
+def test_records_of_operators_are_refused() -> None:
+    """Compiled code is none of PyTorch's: a record would hold memory that nobody has written."""
+    layer = torch.nn.RNN(4, 3).double()
+    compiled = rt.compile(layer, (XS,))
+    for run in (lambda x: compiled(x)[0], lambda x: rt.scan(tanh_cell(W), x, H)[0]):
+        with pytest.raises(CompileError, match="cannot be recorded by make_fx"):
+            func.linearize(run, XS)
 
 
 def test_random_numbers_of_instances() -> None:

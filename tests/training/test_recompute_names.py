@@ -25,9 +25,10 @@ def test_a_blob_of_a_step_net() -> None:
     assert tape(net, init, "rnn/gates_t") < tape(net, init, "none")
 
 
-def test_an_unknown_blob() -> None:
-    with pytest.raises(CompileError, match="no step of a recurrent net writes nonsense"):
-        tape(LSTM / "net.pb", LSTM / "init.pb", "nonsense")
+@pytest.mark.parametrize("name", ["nonsense", "\udcff"])  # a byte of a command line, too
+def test_an_unknown_blob(name: str) -> None:
+    with pytest.raises(CompileError, match=f"no step of a recurrent net writes {name}"):
+        tape(LSTM / "net.pb", LSTM / "init.pb", name)
 
 
 def test_a_value_built_in_python() -> None:

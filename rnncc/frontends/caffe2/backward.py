@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rnncc.errors import Location
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver, Scope
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.recurrent import read_links, read_net
 from rnncc.netdef import NetDef
 from rnncc.records import record

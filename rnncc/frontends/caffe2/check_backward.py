@@ -9,9 +9,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.backward import Pairs
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.control import read_outside
 from rnncc.frontends.caffe2.gradient import gradients
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product

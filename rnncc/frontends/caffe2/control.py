@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.blobs import Blob
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.netdef import NetDef

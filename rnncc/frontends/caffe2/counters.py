@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.control import Control
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 
 COUNTING = {"Add", "Sub", "Sum", "Copy", "LT", "LE", "GT", "GE", "EQ", "NE"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.blobs import Blob
+from rnncc.frontends.caffe2.operator import Operator
 
 
 class ForwardIndex:

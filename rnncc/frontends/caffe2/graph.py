@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.control import Control
 from rnncc.frontends.caffe2.forward_index import ForwardIndex
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.names import did_you_mean
 from rnncc.netdef import NetDef, OperatorDef

@@ -11,19 +11,21 @@ from pathlib import Path
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location, SizeError
 from rnncc.frontends.bindings import constant_of, natural_type
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import Resolver, Scope
-from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
+from rnncc.frontends.caffe2.operator import Array, Emitter, Operator, hint_of
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import GRADIENTS, OPERATORS, REFUSED
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.frontends.caffe2.unused import unused_unknown
 from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dims
 from rnncc.ir.program import Program
 from rnncc.netdef import Argument, DeclaredFill, NetDef, OperatorDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
@@ -37,6 +39,7 @@ def import_net(
     net: Source,
     init: Source | None = None,
     shapes: Sizes | None = None,
+    *,
     name: str | None = None,
     seed: int = 0,
     recompute: Collection[str] | None = None,
@@ -85,7 +88,9 @@ def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
     for op in (op for op in copy.op if op.type == "RecurrentNetwork"):
         kept = [arg for arg in op.arg if arg.name != RECOMPUTE]
         del op.arg[:]
-        op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=[n.encode() for n in names])])
+        # Names of the command line may hold bytes that are no text: no blob has such a name.
+        texts = [name.encode(errors="replace") for name in names]
+        op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=texts)])
     return copy
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.check_backward import BackwardPart
-from rnncc.frontends.caffe2.operator import Blob
 from rnncc.netdef import Arguments, OperatorDef, parse_text
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ import numpy as np
 from xdsl.ir import OpResult, SSAValue
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.constants import RULES, Known
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import FLOATS
 from rnncc.netdef import Arguments, OperatorDef
 
@@ -35,35 +36,6 @@ def hint_of(name: str) -> str:
     """What a blob's values are called in the IR."""
     hint = _UNPRINTABLE.sub("_", name[:64])
     return hint if hint[0].isalpha() else f"v{hint}"  # xDSL drops a number at the end
-
-
-@dataclass(eq=False)
-class Blob:
-    """One SSA version of a blob; what inference has found stands in `shape`, `dtype`, `value`.
-
-    Attributes:
-        value: the content, of a vector of sizes that is known at compile time.
-        known: its one element, an integer or bool, where that is known at compile time.
-        opaque: it holds what only gradient operators may read.
-        lacks: what it does instead of holding a tensor, in words.
-        shared: it shares its memory with another blob.
-        uses: how many operators and outputs read it.
-        end: of a vector, or one row, of which a run decides how many elements there are: what
-            holds the number, counted from behind where it is negative. The shape is that of all
-            that there may be.
-    """
-
-    name: str
-    shape: Dims | None = None
-    dtype: str | None = None
-    value: Dims | None = None
-    known: Known | None = None
-    opaque: bool = False
-    lacks: str = "holds nothing at inference"
-    shared: bool = False
-    uses: int = 0
-    end: Blob | None = None
-    total: Dim | None = None
 
 
 @dataclass

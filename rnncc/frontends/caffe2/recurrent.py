@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rnncc.errors import CompileError, NetError
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.blobs import Blob
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.netdef import NetDef, check_text, parse_text
 from rnncc.netdef.nested import writes_of
 from rnncc.records import record

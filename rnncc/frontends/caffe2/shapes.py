@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError, Location
-from rnncc.ir.dims import Dim, product
-
-if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.operator import Blob
-
-Dims = tuple[Dim, ...]
+from rnncc.frontends.caffe2.blobs import Blob
+from rnncc.ir.dims import Dim, Dims, product
 
 _VARIABLE = re.compile(r"\?\d+")
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.counters import assume_counters
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.sizes import BATCH, TIME

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.constants import Known
-from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.operator import Operator
 from rnncc.records import record
 
 MAX_EVALUATIONS = 300_000

@@ -74,8 +74,10 @@ def _max_pool1d(
 ) -> Any:
     """PyTorch's own asks for all sizes as numbers: with open ones it is a pool over two axes."""
     if return_indices or all(isinstance(size, int) for size in x.shape):
-        pool = torch.max_pool1d_with_indices if return_indices else torch.max_pool1d
-        return pool(x, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+        stride = stride or kernel_size
+        # Not `torch.max_pool1d`, whose place this function takes in cells.
+        both = torch.max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode)
+        return both if return_indices else both[0]
 
     def along_second(given: Any, first: int) -> Any:
         return (first, given if isinstance(given, int) else given[0])

@@ -175,6 +175,9 @@ def location(node: Node) -> Location:
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
+OF_FLOAT = re.compile(r"expression [^<>=()]*\bzuf\d+[^<>=()]* \(")
+"""What PyTorch says of a float that was in a tensor, where code does not compare it."""
+TAKEN = "computes with a number that was in a tensor"
 OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true"

@@ -33,6 +33,8 @@ from rnncc.frontends.torch.node_context import (
     BY_TENSORS,
     FIXED,
     OF_FLAG,
+    OF_FLOAT,
+    TAKEN,
     line_of,
     location,
 )
@@ -190,6 +192,8 @@ def refused_by(place: str, name: str) -> Generator[None]:
         if isinstance(error, GuardOnDataDependentSymNode):
             if OF_FLAG.search(reason):
                 raise CompileError(line, BRANCH, "torch.where") from error
+            if OF_FLOAT.search(reason):
+                raise CompileError(line, TAKEN, "torch.exp(x), not math.exp(x.item())") from error
             hint = BY_TENSORS
         if fixed := FIXED.search(reason):
             size, value = fixed.groups()

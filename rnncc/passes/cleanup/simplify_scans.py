@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.attributes import get_ints
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Net, Yield
-from rnncc.ir.ops.shape import Broadcast
+from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose, squeezed
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import (
     Carry,
@@ -42,8 +43,11 @@ class SimplifyScans(NetPass):
     - a carry that never changes, and a sequence of equal rows, become consts;
     - a row of a const whose number is that of the step, or lies a number behind it, is a row of xs;
     - equal consts, xs, carries and ys are merged; those nobody uses are dropped;
+    - the last row of ys that are states is the final state, whose gradient is no sequence of zeros
+      before a row;
     - consts that are cheap to make (fills, broadcasts, ...) are made in the body;
-    - leading axes of size 1 of carries and rows stay outside.
+    - leading axes of size 1 of carries and rows stay outside;
+    - states that steps reshape first and last are carried, and yielded, in the shape between.
 
     Before:
 
@@ -71,8 +75,8 @@ class SimplifyScans(NetPass):
             if not any(is_used(result) for result in scan.results):
                 continue  # dead: `dce` removes all of it
             loop = Loop(scan)
-            steps = (_drop_dead, _find_invariants, find_rows, _merge, _sink, _squeeze)
-            steps = (*steps, Loop.drop_unused)
+            steps = (_drop_dead, _find_invariants, find_rows, _merge, _take_finals, _sink)
+            steps = (*steps, _unflatten, _squeeze, Loop.drop_unused)
             if run_all(step(loop) for step in steps):
                 loop.rebuild()
                 changed = True
@@ -203,6 +207,42 @@ def _merge_ys(loop: Loop) -> None:
     loop.ys = kept
 
 
+def _take_finals(loop: Loop) -> bool:
+    """Read the final state where the last row of states is read."""
+    if loop.gate is not None:
+        return False  # rows of steps that do not run are zeros
+    finals = {c.next: c.final for c in loop.carries}
+    last = Dim.of(0) if bool(loop.scan.reverse) else loop.steps - 1
+    changed = False
+    for y in loop.ys:
+        if y.result is not None and (final := finals.get(y.row)) is not None:
+            for op, perms in _rows_at(last, y.result):
+                b = Builder.before(op)
+                row = b.reshape(final, (1, *dims_of(final)))
+                for perm in perms:
+                    row = b.transpose(row, perm)
+                op.y.replace_all_uses_with(row)
+                changed = True
+    return changed
+
+
+def _rows_at(number: Dim, ys: SSAValue) -> Iterator[tuple[Slice, list[tuple[int, ...]]]]:
+    """The used slices of a row of a sequence, and how what they are of was transposed before."""
+    work: list[tuple[SSAValue, int, list[tuple[int, ...]]]] = [(ys, 0, [])]
+    while work:
+        x, axis, perms = work.pop()
+        for op in _users_of(x):
+            match op:
+                case Transpose():
+                    perm = get_ints(op.perm)
+                    work.append((op.y, perm.index(axis), [*perms, perm]))
+                case Slice() if op.axis.data == axis and is_used(op.y):
+                    if get_dim(op.start) == number and get_dim(op.size) == 1:
+                        yield op, perms
+                case _:
+                    pass
+
+
 def _size(loop: Loop) -> int:
     return len(loop.consts) + len(loop.carries) + len(loop.xs) + len(loop.ys)
 
@@ -243,6 +283,65 @@ def _squeeze(loop: Loop) -> bool:
         changed |= new != dims_of(y.row)
         y.row = Builder.before(loop.yields).reshape(y.row, new)
     return changed
+
+
+def _unflatten(loop: Loop) -> bool:
+    """Passes see axes of states that a step computes with, not of what it makes of them at its end.
+
+    Axes of size 1 are left to `_squeeze`.
+    """
+    changed, outside = False, Builder.before(loop.scan)
+    for carry in loop.carries:
+        shape, flat = _shape_in_steps(loop, carry), carry.next
+        if shape is None:
+            continue
+        arg = loop.add_arg(tensor(shape, dtype_of(carry.arg)))
+        loop.swap(carry.arg, Builder.before(loop.first).reshape(arg, dims_of(carry.arg)))
+        carry.arg, carry.init = arg, outside.reshape(carry.init, shape)
+        carry.next = Builder.before(loop.yields).reshape(flat, shape)
+        for y in loop.ys:
+            y.row = carry.next if y.row is flat else y.row
+        changed = True
+    return changed
+
+
+def _shape_in_steps(loop: Loop, carry: Carry) -> tuple[Dim, ...] | None:
+    """What a step reshapes a state to, and computes the next one in; None where it does neither.
+
+    `Canonicalize` moves reshapes up: elementwise ops before the last one have the carried shape.
+    """
+    shapes, work, joined = set[tuple[Dim, ...]](), [carry.next], dict[Operation, SSAValue]()
+    while work:
+        value = work.pop()
+        match value.owner:
+            case Reshape() as op if not op.only_units:
+                shapes.add(dims_of(op.x))
+            case Elementwise() as op:
+                work += () if op in joined else op.operands
+                joined[op] = value
+            case Fill() | Block():
+                pass
+            case _:
+                return None
+    users = _users_of(carry.arg)
+    for value in joined.values():
+        users += [op for op in _users_of(value) if value is not carry.next or op is not loop.yields]
+    shared = sum(c.next is carry.next for c in loop.carries) > 1
+    if len(shapes) != 1 or (joined and shared):
+        return None
+    [shape] = shapes
+    if not all(op in joined or _makes(op, shape) for op in users) or product(shape) == 0:
+        return None
+    # Always more axes: else another round might undo it.
+    return shape if len(squeezed(shape)) > len(squeezed(dims_of(carry.arg))) else None
+
+
+def _makes(op: Operation, shape: tuple[Dim, ...]) -> bool:
+    return isinstance(op, Reshape) and dims_of(op.y) == shape
+
+
+def _users_of(value: SSAValue) -> list[Operation]:
+    return [use.operation for use in value.uses]
 
 
 def _without_units(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:

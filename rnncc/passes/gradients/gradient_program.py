@@ -74,25 +74,30 @@ def check_users_gradients(program: Program) -> None:
         if not isinstance(op, WithGradient):
             continue
         if not op.splits:
-            _refuse(op, "is not linear in the gradient")
+            _refuse(op, "is not linear in the gradient", "a loop in Python has them")
         if any(map(_stops, _leading_to(op))):
-            _refuse(op, "reads more than the gradient and inputs saved by ctx.save_for_backward")
+            reason = "reads more than the gradient and inputs saved by ctx.save_for_backward"
+            _refuse(op, reason, "save inputs, and have backward compute what it needs of them")
 
 
-def _refuse(op: WithGradient, reason: str) -> NoReturn:
+def _refuse(op: WithGradient, reason: str, hint: str) -> NoReturn:
     what = f"no second derivatives: a torch.autograd.Function's backward {reason}"
-    raise CompileError(Builder.before(op).loc, what)
+    raise CompileError(Builder.before(op).loc, what, hint)
 
 
 def _leading_to(op: WithGradient) -> list[Operation]:
-    """The ops of a block that compute what a user's gradient reads, and those of its body."""
-    work = [v.owner for v in op.reads if dtype_of(v) in FLOATS and v is not op.x]
-    leading = dict.fromkeys(op.body.block.ops)
+    """The ops that compute what a user's gradient reads of its inputs, and those of its body.
+
+    What stands before the inputs is no part of it: there, a stop is the net's own.
+    """
+    inputs, leading = set(op.inputs), dict.fromkeys(op.body.block.ops)
+    work = [v for v in op.reads if dtype_of(v) in FLOATS and v is not op.x]
     while work:
-        maker = work.pop()
-        if isinstance(maker, Operation) and maker not in leading:
+        value = work.pop()
+        maker = value.owner
+        if value not in inputs and isinstance(maker, Operation) and maker not in leading:
             leading[maker] = None
-            work += [value.owner for value in maker.operands]
+            work += maker.operands
     return list(leading)
 
 

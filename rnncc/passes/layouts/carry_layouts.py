@@ -8,7 +8,7 @@ from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dims
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Reduce
@@ -19,7 +19,6 @@ from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.layouts.sink_transposes import Perm, sink
 from rnncc.records import record
 
-Shape = tuple[Dim, ...]
 FEW = 8
 """Channels up to which a step's functions are faster along an image's rows: by 1.15 to 2 times on
 AVX-512 with 8 and 3 of them; with 9 and more the layout of convolutions is, by 1.8 times."""
@@ -107,7 +106,7 @@ def _layout(block: Block, ranks: Container[int]) -> Perm | None:
     return None
 
 
-def _gains(shape: Shape, perm: Perm) -> bool:
+def _gains(shape: Dims, perm: Perm) -> bool:
     """Whether what would be the innermost axis fills vectors better than the one that is."""
     # With the innermost axis in its place vectors run along it either way.
     if len(shape) != len(perm) or perm[-1] == len(perm) - 1:

@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dims
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Reduce
@@ -19,8 +19,6 @@ from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.loops.light_loops import WIDE, is_light
 from rnncc.records import record
-
-Dims = tuple[Dim, ...]
 
 
 @record

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise, Source, View
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Matmul, Reduce, SumRows
@@ -40,6 +40,10 @@ def _is_light(op: Operation) -> bool:
 
 def _width(scan: Scan) -> int:
     """The elements of the largest carry, of one sequence."""
-    # Symbols, such as the batch, may be 1.
-    sizes = ([d for d in dims_of(v) if d.is_static] for v in scan.inits)
-    return max((int(product(dims)) for dims in sizes), default=0)
+    return max((_units(dims_of(v)) for v in scan.inits), default=0)
+
+
+def _units(dims: tuple[Dim, ...]) -> int:
+    # A first axis may be the batch, and that may be 1; units of which any number fits are many.
+    width = int(product([d for d in dims if d.is_static]))
+    return width if all(d.is_static for d in dims[1:]) else max(width, WIDE)

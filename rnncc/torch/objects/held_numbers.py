@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingImports=false
-"""Integers that a module holds in tensors, where its code needs numbers: `x[:, : self.padding]`
-with a buffer `padding`.
+"""Numbers that a module holds in tensors without gradients, where its code needs them as Python's:
+`x[:, : self.padding]` with a buffer `padding`, `math.exp(-1 / self.tau.item())`.
 
 As a rule they are inputs of the compiled code. A module that cannot be read so is read again with
 the values known of those that its code has asked for; they are settings then, as numbers in
@@ -28,7 +28,7 @@ _Place = tuple[torch.nn.Module, str]
 
 
 class HeldNumbers:
-    """The integers that a module holds.
+    """The numbers that a module holds.
 
     Attributes:
         known: those whose values are known while the module is read.
@@ -108,13 +108,13 @@ class HeldNumbers:
 
 
 def _is_small(x: torch.Tensor) -> bool:
-    is_integer = not (x.is_floating_point() or x.is_complex())
     known = type(x) in PLAIN_TENSORS and x.device.type != "meta"
-    return known and is_integer and x.numel() <= MOST_LEAVES
+    return known and not (x.is_complex() or x.requires_grad) and x.numel() <= MOST_LEAVES
 
 
 class _Asking(TorchFunctionMode):
-    """Notes which tensors functions of PyTorch are called with.
+    """Notes which tensors functions of PyTorch are called with: integers, and floats where there
+    are no others. So what batch norm holds is not asked for by norms of what a module is given.
 
     Attributes:
         names: what tensors are called, by their ids, and these themselves, so that they live.
@@ -125,20 +125,43 @@ class _Asking(TorchFunctionMode):
         super().__init__()
         self.names = dict[int, tuple[str, Any]]()
         self.asked = set[str]()
+        self._computed = dict[int, tuple[set[str], Any]]()  # of held ones alone
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch."""
         if torch.compiler.is_dynamo_compiling():  # it reads this with the body of a PyTorch loop
             return func(*args, **(kwargs or {}))
         is_attribute = getattr(func, "__name__", "") == "__get__"  # such as `x.dtype`
+        alone = set[str]()
         if not is_attribute:
-            self._note(args, kwargs)  # at once: what takes a number of a tensor may fail
+            alone = self._note(args, kwargs)  # at once: what takes a number of a tensor may fail
         result = func(*args, **(kwargs or {}))
         if is_attribute and isinstance(result, torch.Tensor):
-            self._note(args, kwargs)
+            alone = self._note(args, kwargs)
+        if alone:
+            for x in pytree.tree_leaves(result):
+                if isinstance(x, torch.Tensor) and id(x) not in self.names:
+                    self._computed[id(x)] = alone, x
         return result
 
-    def _note(self, args: Any, kwargs: Any) -> None:
+    def _note(self, args: Any, kwargs: Any) -> set[str]:
+        """The names of the tensors, if there are no others than held ones and what is computed of
+        these."""
+        alone, are_alone = set[str](), True
         for x in pytree.tree_leaves((args, kwargs or {})):
+            if not isinstance(x, torch.Tensor):
+                continue
             if id(x) in self.names:
-                self.asked.add(self.names[id(x)][0])
+                name = self.names[id(x)][0]
+                alone.add(name)
+                with torch._C.DisableTorchFunction():
+                    if not x.is_floating_point():
+                        self.asked.add(name)
+            elif id(x) in self._computed:
+                alone |= self._computed[id(x)][0]
+            else:
+                are_alone = False
+        if not are_alone:
+            return set()
+        self.asked |= alone
+        return alone

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc.commands.inspection import inspect
+from rnncc.commands.inspect.inspection import inspect
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.netdef import NetDef

@@ -235,6 +235,24 @@ def test_antialias_beside_an_open_axis() -> None:
     np.testing.assert_allclose(got, by_onnxruntime(made, {"x": x})["y"], 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"},
+        {"mode": "linear", "antialias": 1},
+        {"mode": "linear", "antialias": 1, "keep_aspect_ratio_policy": "not_larger"},
+        {"mode": "cubic", "coordinate_transformation_mode": "half_pixel_symmetric"},
+    ],
+)
+def test_no_elements_of_a_resized_axis(options: dict[str, Any]) -> None:
+    """The scale of such an axis is 0, by which nothing may be divided."""
+    constants = {"sizes": np.array([3, 0])}
+    resize = node("Resize", "x _ _ sizes", "y", **options)
+    made = model([resize], [info("x", [3, 8])], [info("y", None)], constants, opset=18)
+    y = rnncc.compile(made).run({"x": np.ones((3, 8), np.float32)})["y"]
+    assert y.shape[1] == 0
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize("steps", [6, 7, 10, 13])
 def test_the_last_whole_parts(steps: int) -> None:

@@ -238,7 +238,9 @@ def test_states_tell_their_texts() -> None:
         rnncc.compile(of_the_step_before("+")).stream().state = stream.state
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'["a", "a"]', b'["-"]', b"[1]", b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'["a", "a"]', b'["-"]', b"[1]", b"\xff", b"[" * 100_000, b"9" * 5000]
+)
 def test_states_of_damaged_texts(content: bytes) -> None:
     with pytest.raises(StreamError, match="the state is damaged"):
         restored_texts(content, Texts(Words(["", "-"], (), ())))

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Array, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.nn.arithmetic import plus

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims
 from rnncc.nn.convolution import channels_first, channels_last
 
 PLANE = ("h", "w")

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.bindings import read_bindings
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.check_backward import BackwardPart, check_backward
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
 from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.gradient import Gradient
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.inner_gradient import COPY, GIVEN, read_inner, writes_in_place
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.ops.branch import NETS, If
 from rnncc.frontends.caffe2.ops.do import Do, HasScope
 from rnncc.frontends.caffe2.ops.loop import While

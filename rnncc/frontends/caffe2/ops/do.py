@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rnncc.frontends.caffe2.bindings import read_bindings
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.constants import Known
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import needed_net
 from rnncc.frontends.caffe2.shapes import Shapes
 

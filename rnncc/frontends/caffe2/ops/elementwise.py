@@ -12,9 +12,9 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.netdef import TensorProto
 from rnncc.nn.activations import silu

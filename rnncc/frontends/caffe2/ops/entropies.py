@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dims, product
 from rnncc.ir.types import dims_of
 from rnncc.nn.activations import softplus
 from rnncc.nn.arithmetic import times

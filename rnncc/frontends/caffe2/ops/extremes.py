@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.blobs import Blob
+from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dtype_of

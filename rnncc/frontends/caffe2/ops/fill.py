@@ -12,8 +12,8 @@ from rnncc.frontends.caffe2.constants import NAMES, Known, known_fill
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.copies import Identity
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import FLOATS
 from rnncc.netdef.fills import FILLS, fill_constant, fill_shape
 

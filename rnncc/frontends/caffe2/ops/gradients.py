@@ -10,9 +10,9 @@ from rnncc.frontends.caffe2.gradient import Formula, OutputGradient, PlainGradie
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.ops.reductions import Reduced
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import kept_dims

@@ -12,9 +12,9 @@ from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.channels import SIDES, OfChannels
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.normalisation import MOST_CHANNELS, response_scale

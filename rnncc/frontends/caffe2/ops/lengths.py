@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import ANY, Array, Blob, Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim, product
+from rnncc.frontends.caffe2.operator import ANY, Array, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.nn.normalisation import layer_norm, softmax
 
 

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.channels import OfChannels
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import plus, reciprocal, times
 from rnncc.nn.axes import by_channel, kept_dims

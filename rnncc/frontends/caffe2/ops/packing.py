@@ -6,8 +6,9 @@ from math import inf
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.lengths import MakesRows, OfParts, RowParts
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder

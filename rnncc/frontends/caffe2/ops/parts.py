@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims
 
 
 class Split(Operator):

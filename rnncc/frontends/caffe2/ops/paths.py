@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder, Values
+from rnncc.ir.dims import Dims
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import along
 from rnncc.nn.indexing import extremum_place, one_hot

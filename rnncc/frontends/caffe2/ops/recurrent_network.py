@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.control import read_outside
 from rnncc.frontends.caffe2.graph import Resolver, Scope
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import (
     Alias,
     Link,
@@ -18,9 +19,9 @@ from rnncc.frontends.caffe2.recurrent import (
     names_written,
     read_structure,
 )
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.ir.types import dims_of
 from rnncc.passes.gradients.vjp_of_region import ops_between
 

@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.shape import Reshaping
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.ir.types import dims_of
 from rnncc.nn.convolution import channels_first, channels_last
 from rnncc.nn.indexing import one_hot

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import along
 from rnncc.nn.reduction import count, largest, log_sum_exp, mean, total

@@ -6,8 +6,8 @@ from math import inf
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim, product
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.nn.arithmetic import absolute
 
 _DIAGONALS = {"upper": "le", "lower": "ge", "upperdiag": "lt", "lowerdiag": "gt"}

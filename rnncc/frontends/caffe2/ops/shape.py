@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim, product
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.dims import Dim, Dims, product
 
 MAX_RANK = 16
 

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.blobs import Blob
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.channels import PLANE, SIDES, OfChannels
-from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Dims
 from rnncc.ir.types import dims_of
 from rnncc.nn.convolution import MAX_GROUPS, convolution
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool

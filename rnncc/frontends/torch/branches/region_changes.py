@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
@@ -47,6 +48,40 @@ def name_changed(part: Sequence[Node]) -> None:
         if changed is not None and changed not in inside:
             for user in [user for user in node.users if user not in inside]:
                 user.replace_input_with(node, changed)
+
+
+def name_given(part: Sequence[Node]) -> None:
+    """Let others read what a part was given where an operator of it gives the very same tensor,
+    as `contiguous` does of a contiguous one: from then on a trace calls that by the result."""
+    inside = set(part)
+    for node in part:
+        origin = node
+        while origin in inside and (source := _same_tensor(origin)) is not None:
+            origin = source
+        if origin is not node:
+            for user in [user for user in node.users if user not in inside]:
+                user.replace_input_with(node, origin)
+
+
+def _same_tensor(node: Node) -> Node | None:
+    """The operand that an operator gives as it is."""
+    source: Any = node.args[0] if node.args else None
+    if not isinstance(node.target, torch._ops.OpOverload) or changed_by(node) is not None:
+        return None
+    if not isinstance(source, Node) or _layout_of(source) is None:
+        return None
+    if _layout_of(node) != _layout_of(source):
+        return None
+    args, kwargs = map_arg((node.args, node.kwargs), value_of)  # pyright: ignore
+    return source if node.target(*args, **kwargs) is args[0] else None
+
+
+def _layout_of(node: Node) -> list[str] | None:
+    """How a tensor lies in which memory, in words: to compare open sizes would fix them."""
+    x = value_of(node)
+    if not isinstance(x, torch.Tensor):
+        return None
+    return [*map(str, (x.dtype, x.shape, x.stride(), x.storage_offset(), memories_of(x)))]
 
 
 def _whole(node: Node) -> Node | None:

@@ -22,6 +22,7 @@ from rnncc.frontends.torch.branches.region_changes import (
     elsewhere,
     memories_read,
     name_changed,
+    name_given,
     put_behind,
     reads_of,
     refuse_change,
@@ -51,6 +52,7 @@ def settle_branches(module: GraphModule) -> None:
         if branches := _branches_of(part):
             for way in (way for branch in branches for way in branch.parts()):
                 name_changed(way)
+                name_given(way)
             _refuse_changes_behind(part, branches)
             for branch in branches:
                 branch.settle()

@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of
-from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.node_context import TAKEN, location
 from rnncc.frontends.torch.readings import is_users, readings
 from rnncc.frontends.torch.unrolled.view import value_of
 
@@ -40,5 +40,4 @@ def refuse_taken(module: GraphModule) -> None:
         is_float = node.target in _TAKING and isinstance(value_of(node), torch.SymFloat)
         if is_float and node.users:
             readings.asked = readings.taken
-            what = "computes with a number that was in a tensor"
-            raise CompileError(location(node), what, "keep it a tensor: x.detach(), not x.item()")
+            raise CompileError(location(node), TAKEN, "keep it a tensor: x.detach(), not x.item()")

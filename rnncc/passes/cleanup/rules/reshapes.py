@@ -14,14 +14,12 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim, Dims, product
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill
 from rnncc.ir.types import dims_of, dtype_of
-
-Dims = tuple[Dim, ...]
 
 
 def surviving_axes(old: Dims, new: Dims) -> dict[int, int]:

@@ -106,7 +106,7 @@ def compile(
     **options: Any,
 ) -> None:
     """Compile NET to a shared library, a C header and a Python module."""
-    from rnncc.commands.compiling import tell, write_form
+    from rnncc.commands.compile.forms import tell, write_form
 
     asked = _words(products)
     _check_together(emit, asked, wheel_version, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from rnncc.writing import writing
 SUFFIX = ".parquet"
 _WIDTHS = {"FLOAT": 4, "DOUBLE": 8, "INT32": 4, "INT64": 8}
 """Bytes of an element, by Parquet's names of types."""
+_DECODING = 4
+"""Address space that decoding takes, in bytes of the batch: measured 3 to 4, as buffers double."""
 Columns = dict[str, list[Array]]
 """A name -> an array a row."""
 Write = Callable[[Columns, Mapping[str, Any]], None]
@@ -37,7 +39,7 @@ def opened(path: Path) -> Any:
         hint = "pip install 'rnncc[parquet]'"
         raise CompileError(str(path), "Parquet needs pyarrow", hint) from error
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path, pre_buffer=False)
         names: list[str] = file.schema_arrow.names
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         if isinstance(error, OSError) and error.strerror:
@@ -55,13 +57,63 @@ def batches(file: Any, path: Path, rows: int) -> Iterator[Any]:
         CompileError: it is damaged, or so many rows are more than the limit of `rnncc.sources`.
     """
     _check_size(file, path, rows)
+    guarded = _has_large_groups(file)
+    # The bound would keep threads from starting, which take address space for their stacks.
+    tables = file.iter_batches(batch_size=rows, use_threads=not guarded)
     try:
-        for table in file.iter_batches(batch_size=rows):
+        while True:
+            with _bounded_memory(path, rows) if guarded else nullcontext():
+                table = next(tables, None)
+            if table is None:
+                return
             if table.nbytes > limit():
                 raise _too_large(path, table.num_rows)
             yield table
     except (OSError, ValueError) as error:
         raise CompileError(str(path), f"is damaged: {str(error)[:100]}") from error
+
+
+@contextmanager
+def _bounded_memory(path: Path, rows: int) -> Generator[None]:
+    """Lets a batch of `rows` rows be decoded if it is within the limit.
+
+    A single row may hold nearly all elements of its group, and pyarrow tells its size only
+    afterwards. So the address space may grow by what decoding takes and no more; on Linux, where
+    the system counts it. Whoever has set a lower bound keeps it.
+
+    Raises:
+        CompileError: the batch is larger.
+    """
+    try:
+        resource: Any = import_module("resource")
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    most = pages * resource.getpagesize() + _DECODING * limit()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if any(bound != resource.RLIM_INFINITY and bound <= most for bound in before):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    except MemoryError as error:
+        raise _too_large(path, rows) from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _has_large_groups(file: Any) -> bool:
+    """Whether one batch could exceed the limit, however its group's elements are distributed."""
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    return any(_content(group) > limit() for group in groups)
+
+
+def _content(group: Any) -> int:
+    """The bytes of a group's numbers when they are decoded."""
+    columns = map(group.column, range(group.num_columns))
+    return sum(c.num_values * _WIDTHS.get(c.physical_type, 0) for c in columns)
 
 
 def _check_size(file: Any, path: Path, rows: int) -> None:
@@ -71,10 +123,8 @@ def _check_size(file: Any, path: Path, rows: int) -> None:
     """
     for i in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(i)
-        columns = map(group.column, range(group.num_columns))
-        content = sum(c.num_values * _WIDTHS.get(c.physical_type, 0) for c in columns)
         batch = min(rows, group.num_rows)
-        if batch and content * batch // group.num_rows > limit():
+        if batch and _content(group) * batch // group.num_rows > limit():
             raise _too_large(path, batch)
 
 

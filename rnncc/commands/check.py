@@ -5,14 +5,16 @@ The interpreter computes in float64; its gradients are checked by how its own ou
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 from rnncc_runtime import Model, RunError, TrainableModel
 
-from rnncc.commands.running import name_arrays
+from rnncc.commands.run.arrays import name_arrays
 from rnncc.commands.tables import print_table
 from rnncc.driver.remote.models import compile_to_run
 from rnncc.errors import CompileError
@@ -31,6 +33,8 @@ Arrays = dict[str, Array]
 
 SIZES = {TIME: 7, BATCH: 3}
 OTHER_SIZE = 4
+DRAWN_BYTES = 8
+"""Of a random number, before it is of its input's type."""
 COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
 
 OUTPUT, GRADIENT = (1e-5, 1e-4), (2e-5, 1e-4)
@@ -239,6 +243,8 @@ def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) ->
         if name in with_values:
             continue
         shape, dtype = [d.evaluate(sizes) for d in dims_of(value)], dtype_of(value)
+        if prod(shape) * DRAWN_BYTES > sys.maxsize:
+            raise MemoryError  # for which NumPy has a ValueError
         if dtype in FLOATS:
             scale = max(shape[-1:], default=1) ** -0.5 if name in params and 0 not in shape else 1
             drawn = rng.uniform(-scale, scale, shape)

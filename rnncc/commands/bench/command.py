@@ -102,7 +102,7 @@ def bench(
     All run on the same cores, in turn; times are medians, with the quartiles' distance.
     """
     from rnncc.bench.running import Effort, cores
-    from rnncc.commands import benching
+    from rnncc.commands.bench import running
 
     effort = Effort(cores(core), rounds, seconds)
     if markdown and (as_json or explain or roofline):
@@ -111,7 +111,7 @@ def bench(
         if write and not roofline:
             raise CompileError("--write", "goes with --roofline")
         _only("goes with a net or a suite", CEILINGS if roofline else LISTING)
-        benching.without_net(effort.cores, roofline, write, as_json)
+        running.without_net(effort.cores, roofline, write, as_json)
         return
     if write:
         raise CompileError("--write", "goes with --roofline alone, without a net or a suite")
@@ -121,13 +121,13 @@ def bench(
     init_path = only_init(init_net, init)
     kinds = only, peers, precision, threads, device
     options = {"shapes": shapes, "state": state, "bind": bind}
-    chosen = benching.Chosen(init_path, seed, at, train, ragged, *kinds, options)
+    chosen = running.Chosen(init_path, seed, at, train, ragged, *kinds, options)
     if explain:
         _only("goes without --explain, which takes a net, its sizes and --train", EXPLAINED)
-        benching.explain(what, chosen, effort, as_json)
+        running.explain(what, chosen, effort, as_json)
         return
     form = "json" if as_json else "markdown" if markdown else None
-    benching.bench(what, chosen, effort, roofline, form, svg)
+    running.bench(what, chosen, effort, roofline, form, svg)
 
 
 def _only(why: str, names: frozenset[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncc.commands.inspect_report import Report, interface_of, size_of
+from rnncc.commands.inspect.interface import Report, interface_of, size_of
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import OperatorShapes, infer_shapes
 from rnncc.netdef import Argument, NetDef, OperatorDef, load, parse_text, ssa

@@ -16,7 +16,7 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.parquet import SUFFIX, Columns, Write, batches, cells, opened, table_writer
+from rnncc.commands.run.parquet import SUFFIX, Columns, Write, batches, cells, opened, table_writer
 from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError, Location
 from rnncc.records import record

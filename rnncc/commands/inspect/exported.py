@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncc.commands.inspect_report import Report, described
+from rnncc.commands.inspect.interface import Report, described
 from rnncc.frontends.torch.programs.archives import load_exported
 from rnncc.options import Options
 from rnncc.sources import NetFile

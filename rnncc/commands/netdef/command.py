@@ -52,13 +52,13 @@ def show(net: Path, out: Path | None, as_text: bool | None) -> None:
 
     Arguments stand in the order of their names, step nets held as text become nets.
     """
-    from rnncc.commands import nets
+    from rnncc.commands.netdef import files
     from rnncc.netdef.ordered import ordered
 
     as_text = True if out is None and as_text is None else as_text
-    message = nets.read(net)
-    with nets.named_after(net, message):
-        nets.write(ordered(message), out, as_text)
+    message = files.read(net)
+    with files.named_after(net, message):
+        files.write(ordered(message), out, as_text)
 
 
 @netdef.command(epilog=example("rnncc netdef ssa examples/lstm.pbtxt"))
@@ -71,19 +71,19 @@ def ssa(net: Path, rewrite: bool, as_json: bool, out: Path | None, as_text: bool
 
     Every writing of a blob makes the next version of it; 0 is what it holds before.
     """
-    from rnncc.commands import netdef_reports, nets
+    from rnncc.commands.netdef import files, reports
     from rnncc.netdef import ssa_rewrite
 
     if rewrite and as_json:
         raise CompileError("--json", "goes without --rewrite, which writes a net")
-    message = nets.read(net)
+    message = files.read(net)
     if rewrite:
-        with nets.named_after(net, message):
-            nets.write(ssa_rewrite(message, nested=True), out, as_text)
+        with files.named_after(net, message):
+            files.write(ssa_rewrite(message, nested=True), out, as_text)
     elif out is not None or as_text is not None:
         raise CompileError("--out" if out else "--text", "goes with --rewrite")
     else:
-        netdef_reports.print_versions(message, as_json)
+        reports.print_versions(message, as_json)
 
 
 @netdef.command(epilog=example("rnncc netdef extract examples/lstm.pbtxt logits -o logits.pb"))
@@ -92,12 +92,12 @@ def ssa(net: Path, rewrite: bool, as_json: bool, out: Path | None, as_text: bool
 @writes_net
 def extract(net: Path, outputs: Sequence[str], out: Path | None, as_text: bool | None) -> None:
     """Cut out what computes the named blobs of NET."""
-    from rnncc.commands import nets
+    from rnncc.commands.netdef import files
     from rnncc.netdef import extract
 
-    message = nets.read(net)
-    with nets.named_after(net, message):
-        nets.write(extract(message, outputs), out, as_text)
+    message = files.read(net)
+    with files.named_after(net, message):
+        files.write(extract(message, outputs), out, as_text)
 
 
 @netdef.command(epilog=example("rnncc netdef prune examples/lstm.pbtxt -o pruned.pb"))
@@ -113,15 +113,15 @@ def prune(
     Dead operators go, copies, and reshapes before FC, those too whose shapes --init fills. What
     went is printed on standard error.
     """
-    from rnncc.commands import netdef_changes, nets
+    from rnncc.commands.netdef import changes, files
     from rnncc.commands.tables import working
 
     if init is None and init_out is not None:
         raise CompileError("--init-out", "goes with --init")
-    message, filled = nets.read(net), nets.read_init(init)
-    with working(f"pruning {net}"), nets.named_after(net, message):
-        pruned, new_init, removed = netdef_changes.prune(message, filled)
-    nets.write_with_init(pruned, out, new_init, init_out, as_text)
+    message, filled = files.read(net), files.read_init(init)
+    with working(f"pruning {net}"), files.named_after(net, message):
+        pruned, new_init, removed = changes.prune(message, filled)
+    files.write_with_init(pruned, out, new_init, init_out, as_text)
     for entry in removed:
         print(entry, file=sys.stderr)
     click.echo(f"{len(removed)} of {len(message.op)} operators went", err=True)
@@ -150,16 +150,16 @@ def rename(
     It is renamed wherever it is read and written, in the net's inputs and outputs and in the nets
     inside operators as well.
     """
-    from rnncc.commands import netdef_changes, nets
+    from rnncc.commands.netdef import changes, files
 
     if (init is None) != (init_out is None):
         raise CompileError("--init", "goes with --init-out, and the other way round")
     if op is not None and init is not None:
         raise CompileError("--op", "renames what an operator of the net writes, not of --init")
-    message, filled = nets.read(net), nets.read_init(init)
-    with nets.named_after(net, message):
-        renamed, new_init = netdef_changes.rename(message, old, new, op, filled)
-    nets.write_with_init(renamed, out, new_init, init_out, as_text)
+    message, filled = files.read(net), files.read_init(init)
+    with files.named_after(net, message):
+        renamed, new_init = changes.rename(message, old, new, op, filled)
+    files.write_with_init(renamed, out, new_init, init_out, as_text)
 
 
 @netdef.command(
@@ -181,16 +181,16 @@ def split(
     The init net holds the arrays that the fills in NET and in --init make and that the predict
     net reads.
     """
-    from rnncc.commands import netdef_changes, nets
+    from rnncc.commands.netdef import changes, files
     from rnncc.commands.tables import working
 
-    message, filled = nets.read(net), nets.read_init(init)
-    with working(f"splitting {net}"), nets.named_after(net, message):
+    message, filled = files.read(net), files.read_init(init)
+    with working(f"splitting {net}"), files.named_after(net, message):
         names = [word.strip() for word in outputs.split(",")] if outputs else None
-        parts = netdef_changes.split(message, filled, names, seed)
+        parts = changes.split(message, filled, names, seed)
         with staged(out) as folder:
             for name, part in zip(("init_net", "predict_net"), parts, strict=True):
-                nets.write(part, folder / f"{name}.{'pbtxt' if as_text else 'pb'}")
+                files.write(part, folder / f"{name}.{'pbtxt' if as_text else 'pb'}")
 
 
 @netdef.command(epilog=example("rnncc netdef diff examples/lstm.pbtxt examples/lstm.pbtxt"))
@@ -203,16 +203,16 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 
     What their inner blobs are called does not matter. The exit status is 1 if they differ.
     """
-    from rnncc.commands import netdef_reports, nets
+    from rnncc.commands.netdef import files, reports
     from rnncc.commands.tables import working
     from rnncc.netdef.diff import diff
 
-    if str(first) == str(second) == nets.PIPE:
+    if str(first) == str(second) == files.PIPE:
         raise CompileError("<stdin>", "cannot be read twice")
-    a, b = nets.read(first), nets.read(second)
+    a, b = files.read(first), files.read(second)
     with working("comparing"):
         lines = diff(a, b)
-    netdef_reports.print_differences(lines, as_json)
+    reports.print_differences(lines, as_json)
     if lines:
         raise click.exceptions.Exit(1)
 
@@ -233,16 +233,16 @@ def draw(net: Path, init: Path | None, out: Path | None, layout: str) -> None:
     Nets inside operators are boxes in boxes. Blobs that --init fills are named in the boxes of the
     operators that read them, as are weights of common operators.
     """
-    from rnncc.commands import nets
+    from rnncc.commands.netdef import files
     from rnncc.commands.tables import print_bytes, working
     from rnncc.netdef.drawing import draw
 
     check_picture(out, ".svg")
-    message, filled = nets.read(net), nets.read_init(init)
+    message, filled = files.read(net), files.read_init(init)
     weights = {name for op in filled.op for name in op.output} if filled else set[str]()
-    with working(f"drawing {net}"), nets.named_after(net, message):
+    with working(f"drawing {net}"), files.named_after(net, message):
         svg = draw(message, weights, layout, message.name or net.stem)
-    if out is None or str(out) == nets.PIPE:
+    if out is None or str(out) == files.PIPE:
         print_bytes(svg.encode(errors="backslashreplace"))
     else:
         write_file(out, svg)

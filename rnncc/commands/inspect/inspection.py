@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rnncc.commands.inspect_report import Report
+from rnncc.commands.inspect.interface import Report
 from rnncc.commands.libraries import print_inspection
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.frontends.onnx.reading import is_onnx
@@ -22,16 +22,16 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
         CompileError: a file cannot be read.
     """
     if is_onnx(net):
-        from rnncc.commands import inspect_onnx
+        from rnncc.commands.inspect import onnx
 
-        return inspect_onnx.inspect(net, options)
+        return onnx.inspect(net, options)
     if is_exported(net):
-        from rnncc.commands import inspect_exported
+        from rnncc.commands.inspect import exported
 
-        return inspect_exported.inspect(net, options)
-    from rnncc.commands import inspect_netdef
+        return exported.inspect(net, options)
+    from rnncc.commands.inspect import netdef
 
-    return inspect_netdef.inspect(net, init, options)
+    return netdef.inspect(net, init, options)
 
 
 def print_report(report: Report) -> None:

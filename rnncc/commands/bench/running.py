@@ -18,6 +18,7 @@ from rnncc.bench import contenders as who
 from rnncc.bench import repository
 from rnncc.bench.cases import NET, Case
 from rnncc.bench.chart import draw
+from rnncc.bench.contenders import Contender
 from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
 from rnncc.bench.machine import CACHES, Ceilings, Measuring, cpu_name, measure
@@ -27,7 +28,7 @@ from rnncc.codegen.cpu.library.entries import threading_cost_of
 from rnncc.codegen.cpu.machine import measured
 from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.commands import libraries
-from rnncc.commands.bench_reports import print_ceilings, print_json, print_markdown, print_results
+from rnncc.commands.bench.reports import print_ceilings, print_json, print_markdown, print_results
 from rnncc.commands.options import options_of
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
@@ -35,7 +36,7 @@ from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.own_files import cache_folder
 from rnncc.records import record
-from rnncc.sizes import TIME, parse_sizes
+from rnncc.sizes import TIME, number_of, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
 
@@ -80,21 +81,10 @@ def bench(
         raise CompileError(what, "no such file, nor a suite", hint)
     with _progress() as report:
         several = thread_counts(chosen.threads, len(effort.cores))
-        contenders = who.own_contenders(chosen.precision, chosen.device)
-        if what in suites:
-            _no_net_options(chosen)
-            cases = repository.cases_of(what, chosen.only)
-            precisions = [one.precision for one in contenders]
-            contenders += repository.chosen_peers(chosen.peers, precisions, chosen.device)
-        else:
-            _no_suite_options(chosen)
-            cases = [net_case(what, chosen)]
-            if roofline and libraries.library_in(Path(what)):
-                raise CompileError("--roofline", "counts the work of a net, and a library has none")
-        if any(case.ragged for case in cases) and chosen.device == "cpu":
-            own = [one for one in contenders if one.own]
-            contenders = [*own, *who.padded(own), *contenders[len(own) :]]
-        contenders = [one.on(threads) for threads in several for one in contenders]
+        cases, each = (_suite if what in suites else _net)(what, chosen)
+        if roofline and what not in suites and libraries.library_in(Path(what)):
+            raise CompileError("--roofline", "counts the work of a net, and a library has none")
+        contenders = [one.on(threads) for threads in several for one in each]
         how, cores = Measuring(report=report), effort.cores
         ceilings = [measure(cores[:count], how) for count in several] if roofline else []
         results: list[CaseResult] = []
@@ -110,6 +100,30 @@ def bench(
         print_markdown(results)
     else:
         print_results(results, ceilings)
+
+
+def _suite(name: str, chosen: Chosen) -> tuple[list[Case], list[Contender]]:
+    """The cases of a suite, and all that compute each on one thread: rnncc's ways, then peers."""
+    _no_net_options(chosen)
+    cases = repository.cases_of(name, chosen.only)
+    own = who.own_contenders(chosen.precision, chosen.device)
+    precisions = [one.precision for one in own]
+    peers = repository.chosen_peers(chosen.peers, precisions, chosen.device)
+    return cases, [*_with_padding(own, cases, chosen.device), *peers]
+
+
+def _net(path: str, chosen: Chosen) -> tuple[list[Case], list[Contender]]:
+    """As `_suite`, of a net, which has no peers."""
+    _no_suite_options(chosen)
+    cases = [net_case(path, chosen)]
+    own = who.own_contenders(chosen.precision, chosen.device)
+    return cases, _with_padding(own, cases, chosen.device)
+
+
+def _with_padding(own: list[Contender], cases: Sequence[Case], device: str) -> list[Contender]:
+    """Where lengths differ, each way also as if all were T, on CPUs."""
+    padded = device == "cpu" and any(case.ragged for case in cases)
+    return [*own, *who.padded(own)] if padded else own
 
 
 def _headings(what: str, effort: Effort, threads: Sequence[int]) -> tuple[str, str]:
@@ -197,11 +211,14 @@ def thread_counts(text: str, most: int) -> list[int]:
     Raises:
         CompileError: one is no number from 1 to as many as there are cores.
     """
-    words = [word.strip() for word in text.split(",")]
-    if wrong := [w for w in words if not (w.isascii() and w.isdigit() and 1 <= int(w) <= most)]:
-        what = f"{wrong[0]!r} is not a number from 1 to {most}"
-        raise CompileError("--threads", what, "a thread has a core to itself")
-    return sorted({int(word) for word in words})
+    counts = set[int]()
+    for word in text.split(","):
+        count = number_of(word.strip())
+        if count is None or not 1 <= count <= most:
+            what = f"{word.strip()[:40]!r} is not a number from 1 to {most}"
+            raise CompileError("--threads", what, "a thread has a core to itself")
+        counts.add(count)
+    return sorted(counts)
 
 
 def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:

@@ -12,8 +12,8 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.parquet import SUFFIX
-from rnncc.commands.scoring import Scoring, typed
+from rnncc.commands.run.parquet import SUFFIX
+from rnncc.commands.run.scoring import Scoring, typed
 from rnncc.errors import CompileError
 from rnncc.sizes import BATCH
 from rnncc.sources import read_bytes

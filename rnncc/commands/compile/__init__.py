@@ -1,0 +1,1 @@
+"""`rnncc compile`: its options, and the forms that it writes besides products."""

@@ -1,0 +1,1 @@
+"""`rnncc netdef`: its commands, their files, what they change and print."""

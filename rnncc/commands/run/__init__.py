@@ -1,0 +1,1 @@
+"""`rnncc run`: arrays and tables from files, and back."""
