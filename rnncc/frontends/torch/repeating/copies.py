@@ -80,6 +80,8 @@ class Copier:
 
     def _copy(self, node: Node, args: Any, kwargs: Any) -> Any:
         if _is_number(node) and not _has_nodes((args, kwargs)):
+            if node.op == "call_method":
+                return getattr(args[0], node.target)(*args[1:], **kwargs)
             return node.target(*args, **kwargs)
         graph, (target, args) = self._tx.output.graph, _without_symbols(node.target, args)
         new = graph.create_node(node.op, target, args, kwargs, type_expr=node.type)
@@ -156,7 +158,8 @@ def _is_plain(fake: torch.Tensor) -> bool:
 
 def _is_number(node: Node) -> bool:
     held = node.meta.get("example_value")
-    return node.op == "call_function" and isinstance(held, _SYMBOLIC | int | float | bool)
+    calls = node.op in ("call_function", "call_method")
+    return calls and isinstance(held, _SYMBOLIC | int | float | bool)
 
 
 def _has_nodes(arguments: Any) -> bool:

@@ -47,12 +47,17 @@ def parts(iterator: Any) -> Iterator[Any]:
     yield iterator
     kind = type(iterator)
     if kind is ZipVariable:
-        for part in iterator.iterable.items:
+        for part in _zipped(iterator):
             yield from parts(part.unwrap())
     elif kind is LocalGeneratorObjectVariable and _is_begun(iterator):
         yield from parts(iterator.inline_tracer.stack[-1].unwrap())
     elif kind is not RangeIteratorVariable and not issubclass(kind, ListIteratorVariable):
         raise Differs
+
+
+def _zipped(iterator: Any) -> list[Any]:
+    """What `zip` goes over; PyTorch 2.11 has a list."""
+    return iterator.iterables if hasattr(iterator, "iterables") else iterator.iterable.items
 
 
 def _is_begun(generator: Any) -> bool:
@@ -72,7 +77,7 @@ def at_least(iterator: Any, steps: int) -> bool:
     """Whether so many entries are left in an iterator, as far as is seen without taking them."""
     kind = type(iterator)
     if kind is ZipVariable:
-        return all(at_least(part.unwrap(), steps) for part in iterator.iterable.items)
+        return all(at_least(part.unwrap(), steps) for part in _zipped(iterator))
     if kind is RangeIteratorVariable:
         return iterator.len >= steps
     if kind is LocalGeneratorObjectVariable:

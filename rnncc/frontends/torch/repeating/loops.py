@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dis
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -36,6 +37,8 @@ from rnncc.frontends.torch.repeating.pictures import (
 from rnncc.frontends.torch.repeating.rebuilt import Rebuilder
 from rnncc.frontends.torch.repeating.traps import Growing, Sprung, Withheld, extend_growing
 
+_log = logging.getLogger(__name__)
+
 LEAST = 12
 """Steps from which on a loop is not read step by step."""
 MOST_TRIES = 3
@@ -58,7 +61,8 @@ def read_few_steps(applies: Callable[[Any], bool]) -> None:
         if not applies(tx) or tx.output.current_tracer.parent is not None:
             own(tx, step)
             return
-        _loops_of(tx.output).arrive(tx, step, own)
+        if not _loops_of(tx.output).arrive(tx, step):
+            own(tx, step)
 
     translators.FOR_ITER = for_iter
     for translator in (translators, *translators.__subclasses__()):
@@ -91,29 +95,42 @@ class _Loops:
     open: _Step | None = None
     _last: dict[tuple[int, int], _Loop] = field(default_factory=dict)
 
-    def arrive(self, tx: Any, step: Any, own: Callable[[Any, Any], None]) -> None:
-        """The head of a loop."""
+    def arrive(self, tx: Any, step: Any) -> bool:
+        """Do what is to be done at the head of a loop; whether a step is begun that is for others.
+
+        Versions of PyTorch differ in what variables hold: a loop in which something is not as it is
+        taken to be is read step by step.
+        """
+        try:
+            return self._arrive(tx, step)
+        except Sprung:
+            raise
+        except Exception:
+            _log.debug("a loop is read step by step", exc_info=True)
+            if self.open is not None:
+                self.open.spring()
+            _given_up(tx).add((tx.f_code, step.offset))
+            return False
+
+    def _arrive(self, tx: Any, step: Any) -> bool:
         if self.open is not None:
             if self.open.tx is not tx or self.open.step is not step:
-                own(tx, step)
-                return
+                return False
             self.open.end()
             self.open = None
+        if (tx.f_code, step.offset) in _given_up(tx):
+            return False
         iterator = tx.stack[-1].realize()
         if not is_plain(iterator) or not at_least(iterator, LEAST):
-            own(tx, step)
-            return
+            return False
         loop = self._last.get((id(tx), id(step)))
         if loop is None:
             loop = self._last[id(tx), id(step)] = _Loop(tx, step)
-        if not loop.is_worth():
-            own(tx, step)
-            return
-        if (change := loop.look(iterator)) is None:
-            own(tx, step)
-            return
+        if not loop.is_worth() or (change := loop.look(iterator)) is None:
+            return False
         self.open = _Step(self, loop, change)
         self.open.begin()
+        return True
 
 
 def _given_up(tx: Any) -> set[tuple[Any, int]]:
@@ -150,7 +167,7 @@ class _Loop:
 
     def is_worth(self) -> bool:
         reads = not _READS_NAMES.isdisjoint(self.tx.f_code.co_names)
-        return self.failed < MOST_TRIES and not reads and self.key not in _given_up(self.tx)
+        return self.failed < MOST_TRIES and not reads
 
     def look(self, iterator: Any) -> Change | None:
         """What the last step has changed, if the next may stand for others.

@@ -18,7 +18,7 @@ from torch._dynamo.variables.base import (
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
-from torch._dynamo.variables.lists import ListVariable, TupleVariable
+from torch._dynamo.variables.lists import DequeVariable, ListVariable, TupleVariable
 from torch._dynamo.variables.misc import RandomVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch.fx import Node
@@ -131,8 +131,8 @@ class Picture:
     def _fields(self, value: Value) -> Iterator[Any]:
         """A variable's fields: other variables become its parts."""
         for name, held in value.variable.__dict__.items():
-            if name in _ASIDE:
-                continue
+            if name in _ASIDE or (name == "state" and type(value.variable) is DequeVariable):
+                continue  # the latter counts changes
             yield name, type(held)
             if isinstance(held, dict):
                 for key in held:  # which may be tensors or symbols
