@@ -14,8 +14,8 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.sizes import BATCH, TIME
 
-Counts = dict[str, tuple[str, int]]
-"""Output -> the output that tells how many of its rows count, and the axis of the rows."""
+Counts = dict[str, tuple[tuple[str, int], ...]]
+"""Output -> what tells how many of its rows count, and their axis, for one axis or two."""
 
 
 @dataclass(repr=False)
@@ -32,7 +32,8 @@ class Program:
         fixed: parameters of floats that training does not change.
         bounds: formulas of sizes that must not be negative, besides those that its ops need.
         counts: an output whose number of rows the run decides -> the output that tells it, an
-            int64 without axes, and the axis of the rows; the others of its rows mean nothing.
+            int64 without axes, and the axis of the rows, for each of these axes; the others of its
+            rows mean nothing.
         texts: those that the net knows by their numbers, where inputs or outputs hold such numbers.
     """
 

@@ -251,12 +251,20 @@ def element_places(b: Builder, index: SSAValue, dims: Sequence[Dim], axis: int) 
 
 
 def put_elements(
-    b: Builder, x: SSAValue, new: SSAValue, index: SSAValue, axis: int, kind: str = ""
+    b: Builder,
+    x: SSAValue,
+    new: SSAValue,
+    index: SSAValue,
+    axis: int,
+    kind: str = "",
+    counted: SSAValue | None = None,
 ) -> SSAValue:
-    """x where [index[i, j], j] along axis 0, and so on, is new[i, j]; `kind` as of `put`."""
+    """x where [index[i, j], j] along axis 0, and so on, is new[i, j]; `kind` and `counted` as of
+    `put`."""
     dims, count = dims_of(x), (product(dims_of(index)),)
     place = b.reshape(element_places(b, index, dims, axis), count)
-    flat = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind)
+    counted = None if counted is None else b.reshape(counted, count)
+    flat = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind, counted)
     return b.reshape(flat, dims)
 
 

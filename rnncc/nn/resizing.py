@@ -61,23 +61,34 @@ class Resizing:
 
 
 def resize(
-    b: Builder, x: SSAValue, axis: int, size: Dim, scale: float | None, how: Resizing
+    b: Builder,
+    x: SSAValue,
+    axis: int,
+    size: Dim,
+    scale: float | None,
+    how: Resizing,
+    count: SSAValue | None = None,
 ) -> SSAValue:
     """x with `size` elements along an axis.
 
     Args:
         scale: how many elements stand for one of x; the quotient of the sizes unless given.
+        count: int64 without axes, to how many elements x is resized, of which the result has the
+            first, or all and others behind them; `size` unless given.
     """
     old = dims_of(x)[axis]
-    if old == size and scale in (None, 1.0) and how.coordinates != "tf_crop_and_resize":
+    plain = count is None and how.coordinates != "tf_crop_and_resize"
+    if old == size and scale in (None, 1.0) and plain:
         return x
     if size == 0:
         return b.slice(x, axis, 0, 0)
-    if how.mode == "nearest":
+    if how.mode == "nearest" and count is None:
         resized = _at_even_distances(b, x, axis, size, scale, how)
         if resized is not None:
             return resized
-    at = _coordinates(b, old, size, scale, how)
+    whole = _number(b, size) if count is None else b.cast(count, "f32")
+    number = b.cast(b.iota((size,), 0, "i32"), "f32")
+    at = _coordinates(b, number, _number(b, old), whole, scale, how)
     resized = _sampled(b, x, axis, at, scale, how)
     if how.coordinates != "tf_crop_and_resize":
         return resized
@@ -127,11 +138,12 @@ def _number(b: Builder, size: Dim) -> SSAValue:
     return b.fill(int(size), ()) if size.is_static else b.size(size, "f32")
 
 
-def _coordinates(b: Builder, old: Dim, new: Dim, scale: float | None, how: Resizing) -> SSAValue:
-    """Where the elements of the result lie, as float32."""
-    n, m = _number(b, old), _number(b, new)
+def _coordinates(
+    b: Builder, number: SSAValue, n: SSAValue, m: SSAValue, scale: float | None, how: Resizing
+) -> SSAValue:
+    """Where the elements with some numbers lie, of a result of m for n of the original, as
+    float32."""
     s = b.div(m, n) if scale is None else b.fill(scale, ())
-    number = b.cast(b.iota((new,), 0, "i32"), "f32")
     last, gaps = plus(b, n, -1.0), b.maximum(plus(b, m, -1.0), b.fill(1, ()))
     centre = b.div(plus(b, number, 0.5), s)
     match how.coordinates:

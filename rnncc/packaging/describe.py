@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from rnncc_runtime.signatures import CUDA_SUFFIX, PACKED
@@ -42,7 +43,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "stream": _stream(library, target.triple),
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
         **(
-            {"counts": {n: [*count] for n, count in library.counts.items()}}
+            {"counts": {n: [*chain(*counts)] for n, counts in library.counts.items()}}
             if library.counts
             else {}
         ),

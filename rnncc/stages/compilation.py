@@ -68,7 +68,7 @@ class Compilation:
     inputs: list[str] = field(default_factory=list[str])
     bounds: tuple[Dim, ...] = ()
     piece_bounds: tuple[Dim, ...] = ()
-    counts: Counts = field(default_factory=dict[str, tuple[str, int]])
+    counts: Counts = field(default_factory=dict[str, tuple[tuple[str, int], ...]])
     texts: tuple[str, ...] = ()
     streamed: Streamed | None = None
     refusal: str = ""

@@ -66,7 +66,7 @@ def check_facts(c: Compilation) -> None:
         own = set(program.net.inputs_of(None))
         state = {kept.name for kept in c.streamed.state} if c.streamed else set[str]()
         expect(own <= {*c.inputs, *state, *c.initial}, "an input of a net is none of the model's")
-    for name, (count, axis) in c.counts.items():
+    for name, count, axis in ((name, *pair) for name, pairs in c.counts.items() for pair in pairs):
         [net] = (program.net for program in c.programs.values())
         outputs, places = net.outputs, range(len(dims_of(net.outputs[name])))
         expect(outputs[count].type == tensor((), "i64"), f"{count} is no number of rows")

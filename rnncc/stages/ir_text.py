@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -127,7 +128,11 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "symbols": c.symbols,
         "inputs": c.inputs,
         "bounds": [str(bound) for bound in c.bounds],
-        **({"counts": [[name, *count] for name, count in c.counts.items()]} if c.counts else {}),
+        **(
+            {"counts": [[name, *chain(*pairs)] for name, pairs in c.counts.items()]}
+            if c.counts
+            else {}
+        ),
         **({"texts": json.dumps(c.texts)} if c.texts else {}),
         "refusal": c.refusal,
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
@@ -169,7 +174,10 @@ def _restore(
     c.symbols = facts.get("symbols", first.symbols)
     c.inputs = facts.get("inputs", list(first.net.inputs))
     c.refusal = facts.get("refusal", "")
-    c.counts = {name: (count, axis) for name, count, axis in facts.get("counts", ())}
+    c.counts = {
+        name: tuple(zip(flat[::2], flat[1::2], strict=True))
+        for name, *flat in facts.get("counts", ())
+    }
     c.texts = tuple(json.loads(facts.get("texts", "[]")))
     c.trip_counts = dict(facts.get("trip_counts", ()))
     stated = map(Dim.parse, facts.get("bounds", ()))

@@ -15,6 +15,8 @@ from rnncc_runtime.sizes import Size
 Array = np.ndarray[Any, Any]
 Place = tuple[int, int]
 """Where an array's memory begins, and its bytes."""
+Counts = Mapping[str, Sequence[tuple[str, int]]]
+"""Output -> what tells how many of its rows count, and their axis, for one axis or two."""
 
 pointer: Callable[[Any], c_char] = c_char.from_buffer
 """Of a contiguous, writeable array that is not empty; a TypeError or ValueError for any other."""
@@ -129,11 +131,19 @@ def check_mapping(arrays: object, what: str, specs: Specs) -> None:
         raise ArrayError(f"{what} are {kind}, expected arrays by name: {listed(specs)}")
 
 
-def cut(outputs: dict[str, Array], counts: Mapping[str, Sequence[Any]]) -> dict[str, Array]:
+def counts_in(metadata: Mapping[str, Any]) -> Counts:
+    """What `cut` takes, of metadata, in which pairs of an output and an axis follow each other."""
+    counts: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
+    return {name: [*zip(flat[::2], flat[1::2], strict=True)] for name, flat in counts.items()}
+
+
+def cut(outputs: dict[str, Array], counts: Counts) -> dict[str, Array]:
     """Outputs without the rows that do not count, where `counts` names the output that tells how
-    many do, and the axis of the rows."""
-    for name, (counter, axis) in counts.items():
-        outputs[name] = outputs[name][(slice(None),) * axis + (slice(int(outputs[counter])),)]
+    many do, and the axis of the rows, of one axis after another."""
+    for name, pairs in counts.items():
+        for counter, axis in pairs:
+            rows = slice(int(outputs[counter]))
+            outputs[name] = outputs[name][(slice(None),) * axis + (rows,)]
     return outputs
 
 

@@ -11,6 +11,7 @@ from rnncc_runtime.arrays import (
     Array,
     check_inputs,
     check_outputs,
+    counts_in,
     cut,
     read_specs,
 )
@@ -77,7 +78,7 @@ class Model(Compiled):
     ) -> None:
         super().__init__(metadata, functions, keep, origin)
         self.parameters = read_specs(metadata["parameters"])
-        self._counts: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
+        self._counts = counts_in(metadata)
         self._frame = _Frame()
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         sizes = parse_largest(metadata["workspace"])

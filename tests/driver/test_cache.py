@@ -152,7 +152,7 @@ OTHER_FACTS: dict[str, Any] = {
     "zeros": frozenset("h"),
     "fixed": frozenset("w"),
     "bounds": (Dim.parse("T - 5"),),
-    "counts": {"y": ("n", 0)},
+    "counts": {"y": (("n", 0),)},
     "texts": ("yes", "no"),
 }
 

@@ -173,8 +173,7 @@ class _Comparison:
                 if not array.size:
                     continue  # no rows of a loop: of what shape only its body says
                 ours = made[name][i, ...]  # a view, also of numbers without axes
-                if name in self._program.counts:
-                    told, axis = self._program.counts[name]
+                for told, axis in self._program.counts.get(name, ()):
                     made[told][i] = array.shape[axis]
                     ours = ours[(slice(None),) * axis + (slice(array.shape[axis]),)]
                 if ours.shape == array.shape:

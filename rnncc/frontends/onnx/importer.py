@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial, parts_of
 from rnncc.frontends.onnx.counted_ops.pairs import build_counted
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.formulas.learning import MOST_LEARNT, Known, learning
@@ -156,13 +156,13 @@ def _most_iterations(text: int | str | None, model: ModelContext) -> Dim | None:
 
 def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:
     """Run a graph's nodes, and make a program of its outputs."""
-    outputs, model, partial = dict[str, SSAValue](), scope.model, dict[str, Partial]()
+    outputs, model, partial = dict[str, SSAValue](), scope.model, dict[str, list[Partial]]()
     held = dict[str, Names]()
     for info, value in zip(graph.output, scope.run(graph), strict=True):
         if info.name in held:  # an output that is listed twice is one
             continue
-        if isinstance(value, Partial):
-            partial[info.name], value = value, value.whole()
+        if isinstance(value, Partial | Crossed):
+            partial[info.name], value = parts_of(value), value.whole()
         held[info.name] = _add_output(scope, info.name, value, outputs)
     counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
@@ -197,15 +197,16 @@ def _words(model: ModelContext, program: Program) -> tuple[str, ...]:
     return model.texts.words if texts else ()
 
 
-def _add_counts(partial: Mapping[str, Partial], outputs: dict[str, SSAValue]) -> Counts:
+def _add_counts(partial: Mapping[str, list[Partial]], outputs: dict[str, SSAValue]) -> Counts:
     """Add to the outputs how many rows of others count."""
     counts, count_names = Counts(), dict[SSAValue, str]()
-    for name, value in partial.items():
-        assert value.count is not None
-        if value.count not in count_names:
-            count_names[value.count] = fresh(f"{name}.count", outputs)
-            outputs[count_names[value.count]] = value.count
-        counts[name] = count_names[value.count], value.axis
+    for name, rows in partial.items():
+        for value in rows:
+            assert value.count is not None
+            if value.count not in count_names:
+                count_names[value.count] = fresh(f"{name}.count", outputs)
+                outputs[count_names[value.count]] = value.count
+            counts[name] = (*counts.get(name, ()), (count_names[value.count], value.axis))
     return counts
 
 

@@ -80,6 +80,7 @@ class ModelContext:
             they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
             the error that this is.
+        refused: outputs that are not supported -> the error that this is if something reads them.
         texts: those that stand for numbers where the model runs.
         draws: the numbers of uses of random numbers to come: each draws others.
         net: builds the net itself, apart from loops and branches.
@@ -121,6 +122,7 @@ class ModelContext:
     minima: dict[SSAValue, tuple[Dim, Dim]] = field(default_factory=dict[SSAValue, tuple[Dim, Dim]])
     chunks: dict[SSAValue, tuple[str, Dim]] = field(default_factory=dict[SSAValue, tuple[str, Dim]])
     undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
+    refused: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
     loops: int = 0
     known: Known = field(default_factory=Known)
     symbols: list[str] = field(default_factory=list[str])
@@ -138,6 +140,11 @@ class ModelContext:
     stored: int = 0
     folded: int = 0
     _seed: SSAValue | None = None
+
+    def raise_refused(self, name: str) -> None:
+        """Raise `CompileError` for an output that is not supported, and that something reads."""
+        if name in self.refused:
+            raise self.refused[name]
 
     def is_trained(self, value: Value | None) -> bool:
         """Whether it is a parameter that training changes, or made of such and constants alone."""

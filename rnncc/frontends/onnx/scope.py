@@ -98,6 +98,7 @@ class Scope:
         """What a name stands for; raises `CompileError` if that is nothing."""
         value = self.find(name)
         if value is None:
+            self.model.raise_refused(name)
             later = name in self.results
             what = "a later node gives" if later else "no node, input or initialiser gives"
             hint = _CIRCLE if later else None
@@ -211,9 +212,9 @@ class Scope:
         """The value of an output."""
         value = self.find(name)
         if value is None:
-            raise CompileError(
-                Location(self.model.file, where), f'no node writes the output "{name}"'
-            )
+            self.model.raise_refused(name)
+            place = Location(self.model.file, where)
+            raise CompileError(place, f'no node writes the output "{name}"')
         return value
 
     def run_node(self, op: NodeProto, index: int, where: str = "") -> None:
@@ -322,15 +323,13 @@ class Scope:
         outputs: Sequence[Any] = [results]
         if isinstance(results, (list, tuple)):
             outputs = cast(Sequence[Any], results)
-        for index, (name, result) in enumerate(zip(node.op.output, outputs, strict=False)):
-            if not name:
-                continue
-            if result is None:
-                raise node.unsupported(f'has the output "{name}", which is not supported')
-            self.define(name, self.value(node, index, result), node.location)
-        for name in node.op.output[len(outputs) :]:
-            if name:
-                raise node.unsupported(f'has the output "{name}", which is not supported')
+        for index, name in enumerate(node.op.output):
+            result = outputs[index] if index < len(outputs) else None
+            if name and result is None:
+                what = f'has the output "{name}", which is not supported'
+                self.model.refused[name] = node.unsupported(what)
+            elif name:
+                self.define(name, self.value(node, index, result), node.location)
 
     def value(self, node: Node, index: int, result: Any) -> Value:
         """What an operator gives as an output, as the type that the standard says."""

@@ -255,13 +255,13 @@ CASES: dict[str, tuple[Any, str]] = {
                     "c",
                     "y",
                     then_branch=graph([node("Neg", "x", "a")], [], [info("a", None)]),
-                    else_branch=graph([node("Transpose", "x", "a")], [], [info("a", None)]),
+                    else_branch=graph([node("Size", "x", "a")], [], [info("a", None, "i64")]),
                 )
             ],
             [X, info("c", [], "i1")],
             [Y],
         ),
-        "node 'y' (If): has branches that give \"y\" as f32 N x 4 and as f32 4 x N (--bind "
+        "node 'y' (If): has branches that give \"y\" as f32 N x 4 and as i64 scalar (--bind "
         "c=VALUE may decide the condition)",
     ),
     "deep": (deep(25), "has graphs inside each other, more than 24 deep"),

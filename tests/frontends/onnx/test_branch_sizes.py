@@ -157,6 +157,7 @@ EVERY_OTHER = [node("Slice", "x start end axis two", "a")]
 TWICE = [node("Concat", "x x", "a", axis=1)]
 NUMBERS |= {
     "two": np.array([2]),
+    "one_element": np.array([1]),
     "batch_and_channels": np.array([0, 2]),
     "nothing": np.array(0, np.float32),
     "w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 6, 2),
@@ -164,6 +165,8 @@ NUMBERS |= {
     "taps": np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 2, 3),
     "last_row": np.array([-1]),
 }
+OF_BOTH = [node("Slice", "x of_both ends both", "a")]
+NUMBERS |= {"of_both": np.array([1, -3]), "ends": np.array([99, 99]), "both": np.array([0, 1])}
 STEPS_FIRST = node("Transpose", "chosen", "steps", perm=[1, 0, 2])
 RECURRENT = [STEPS_FIRST, node("GRU", "steps w r", "y last", hidden_size=2)]
 DECIDED = {
@@ -181,6 +184,13 @@ DECIDED = {
     ),
     "chosen rows or all twice": _if([], _rows("a"), [node("Concat", "x x", "b", axis=1)], REST),
     "all of fewer rows or chosen ones": _if([], TRIMMED, _rows("b"), REST),
+    "fewer steps of fewer sequences": _if([], OF_BOTH, _kept("b"), RECURRENT, ("y", "last")),
+    "fewer steps of fewer sequences, given": _if(
+        [], OF_BOTH, _kept("b"), [node("Neg", "chosen", "y")]
+    ),
+    "chosen rows or fewer sequences": _if(
+        [], _rows("a"), [node("Slice", "x start one_element", "b")], REST
+    ),
     "convolved": _if(
         [],
         TWICE,
@@ -205,6 +215,15 @@ def test_the_run_decides_the_size(name: str) -> None:
             want = by_onnxruntime(DECIDED[name], inputs)
             got = compiled.run(inputs)
             assert_close({output: got[output] for output in want}, want)
+
+
+def test_how_many_rows_count_along_two_axes() -> None:
+    """Two outputs of their own tell it; files of half-compiled models, too."""
+    made = DECIDED["fewer steps of fewer sequences, given"]
+    compiled: Any = rnncc.compile(made)
+    assert compiled.metadata["counts"] == {"y": ["y.count", 0, "y.count.2", 1]}
+    given = compiled.run({"x": np.ones((3, 5, 2), np.float32), "c": np.array(True)})
+    assert (given["y"].shape, given["y.count"], given["y.count.2"]) == ((2, 3, 2), 2, 3)
 
 
 def test_training_needs_one_size() -> None:

@@ -296,6 +296,25 @@ def test_images_whose_channels_are_last(channels_last: int) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_outputs_that_are_not_supported(read: bool) -> None:
+    """They are errors only where something reads them: fusions name all outputs of an operator."""
+    made, arrays = of_one(
+        "SkipSimplifiedLayerNormalization",
+        {"x": X, "s": random(N, S, D), "g": ROW},
+        "y mean deviation sum",
+    )
+    if read:
+        with pytest.raises(CompileError, match='has the output "mean", which is not supported'):
+            interpreted(made, arrays)
+        return
+    del made.graph.output[1:3]
+    want, total = interpreted(made, arrays), X + arrays["s"]
+    np.testing.assert_allclose(want["sum"], total, rtol=1e-6)
+    root = np.sqrt((total**2).mean(-1, keepdims=True) + 1e-12)
+    np.testing.assert_allclose(want["y"], total / root * ROW, rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_added_no_times() -> None:
     """Gemm with beta 0 leaves C out, whatever it holds."""
     inputs = {"a": random(3, 4), "b": random(4, 2), "c": np.full((3, 2), np.nan, np.float32)}

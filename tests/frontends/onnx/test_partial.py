@@ -331,8 +331,6 @@ def test_what_is_refused() -> None:
 
     refused(until(OUTPUTS), "number of rows the run would decide .--max-iterations bounds it")
     refused(until(OUTPUTS, "most"), "for inference", train=True)
-    made = until([info("t", None)], "most", [node("Einsum", "ms ms", "t", equation="i,j->ij")])
-    refused(made, "takes a tensor whose numbers of rows along two axes the run decides for a")
     made = until([info("d", None)], "most", [node("SequenceAt", "f one", "d")])
     refused(made, "takes a tensor whose number of rows the run decides for a tensor")
     last = [node("ArgMax", "ms", "a", axis=0, select_last_index=1), node("Cast", "a", "f", to=1)]

@@ -28,6 +28,7 @@ CONSTANTS: dict[str, Any] = {
     **{"half": np.float32(0.5), "none": np.float32(-1e4), "zero": np.array(0), "one": np.array(1)},
     **{"first": np.array([0]), "last": np.array([-1]), "keep": np.array([1, -1, 2, 3])},
     **{"heads": np.array([2]), "single": np.array([1]), "w": rows(4, 6)},
+    **{"middle": np.array([1, 2]), "lw": rows(12, 1)[None], "lr": rows(12, 3)[None]},
 }
 """`first`, `last`, `single`, `heads`: axes; `keep`: a shape."""
 ROWS = [node("Compress", "x m", "r", axis=0)]
@@ -50,6 +51,19 @@ NODES: dict[str, list[Any]] = {
         *(node("ReduceSum", "r last", "u", keepdims=0), node("Greater", "u half", "masked")),
         *(node("Where", "masked none a", "s"), node("Softmax", "s", "p", axis=-1)),
         *(node("Transpose", "h", "v", perm=[0, 2, 1, 3]), node("MatMul", "p v", "y")),
+    ],
+    "an output": [*SCORES, node("Neg", "s", "y")],
+    "an output of three axes": [
+        *(*SCORES, node("Unsqueeze", "s last", "t"), node("Add", "t r", "y")),
+    ],
+    "steps of a batch": [
+        *(*SCORES, node("Unsqueeze", "s last", "t")),
+        node("LSTM", "t lw lr", "y _ _", hidden_size=3),
+    ],
+    "steps of a batch, both ways, to the last state": [
+        *(*ROWS, *OTHERS, *COLUMNS, node("MatMul", "q c", "a"), node("Unsqueeze", "a last", "t")),
+        *(node("Concat", "lw lw", "w2", axis=0), node("Concat", "lr lr", "r2", axis=0)),
+        node("LSTM", "t w2 r2", "_ y", hidden_size=3, direction="bidirectional"),
     ],
     "scores of scores": [*SCORES, node("MatMul", "s s", "t"), node("MatMul", "t r", "y")],
     "by letters": [
@@ -172,9 +186,11 @@ def test_cuts_as_machine_code(ending: str) -> None:
 
 
 REFUSED = {
-    "an output": [*SCORES, node("Neg", "s", "y")],
     "sums along one of them": [*SCORES, node("CumSum", "s zero", "y")],
-    "a third": [*SCORES, node("Unsqueeze", "s last", "t"), node("Add", "t r", "y")],
+    "a third": [
+        *(*SCORES, node("Unsqueeze", "s last", "t"), node("Unsqueeze", "r middle", "u")),
+        node("Add", "t u", "y"),
+    ],
 }
 
 

@@ -73,7 +73,7 @@ def count_of(n: Node, base: SSAValue, more: Dim, most: Dim) -> SSAValue:
     fewer than none, the run fails."""
     b, count = n.b, n.b.reshape(n.b.cast(base, "i64"), ())
     count = count if more == 0 else b.add(count, b.size(more, "i64"))
-    if _most_seen(n, base) is not None and is_natural(more):
+    if most_seen(n, base) is not None and is_natural(more):
         return count
     none, limit = n.full(0, count), b.size(most, "i64")
     fits = b.logical("and", b.compare("ge", count, none), b.compare("le", count, limit))
@@ -96,13 +96,14 @@ def within_most(n: Node, rows: Partial) -> Partial:
 def most_counted(n: Node, number: SSAValue) -> Dim | None:
     """The most that a number may be, if it counts rows, or what is true in a tensor of bools; else
     what the user gives as the most."""
-    most = _most_seen(n, number)
+    most = most_seen(n, number)
     if most is not None or n.scope.model.training or decided_size(n, number) is not None:
         return most
     return n.most_given()
 
 
-def _most_seen(n: Node, number: SSAValue) -> Dim | None:
+def most_seen(n: Node, number: SSAValue) -> Dim | None:
+    """The most that a number may be, if it counts rows, or what is true in a tensor of bools."""
     if number in n.scope.model.counts:
         return n.scope.model.counts[number]
     op = number.owner
@@ -127,7 +128,7 @@ def _most_multiplied(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
         (base, more), times = parted(other), formula_of(one)
     if base is None or times is None or more != 0 or not is_natural(times):
         return None
-    most = _most_seen(n, base)
+    most = most_seen(n, base)
     return None if most is None else most * times
 
 
@@ -138,7 +139,7 @@ def _least_of_most(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
         (base, more), formula = parted(other), formula_of(one)
     if base is None or formula is None or not is_natural(formula) or not is_natural(more):
         return None
-    most = _most_seen(n, base)
+    most = most_seen(n, base)
     return None if most is None else smaller(most + more, formula)
 
 

@@ -114,7 +114,8 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
             n.location, what, "--bind gives it, or --max-iterations bounds it", inputs
         )
         for size in undecided:
-            n.scope.model.undecided |= dict.fromkeys(sorted(size.symbols), error)
+            symbols = [symbol for symbol in sorted(size.symbols) if symbol.startswith(PREFIX)]
+            n.scope.model.undecided |= dict.fromkeys(symbols, error)
         return x
     return where_equal(b, x, b.reshape(b.cast(value.made, "i64"), (len(expected),)), expected)
 

@@ -35,6 +35,7 @@ class Partial(Value):
     @staticmethod
     def counted(value: Value, axis: int, count: SSAValue | None) -> Partial:
         """A computed value of which the first rows along an axis count."""
+        assert not isinstance(value, Partial | Crossed), "all rows of a value are meant"
         return Partial(value.dtype, value.dims, made=value.made, axis=axis, count=count)
 
     @property
@@ -113,6 +114,13 @@ def crossed(x: Partial, along: Partial) -> Crossed:
     """
     assert x.count is not None and along.count is not None and x.axis != along.axis
     return Crossed.counted(along.whole(), (x.axis, along.axis), (x.count, along.count))
+
+
+def parts_of(value: Value | None) -> list[Partial]:
+    """A value along each of the axes along which the run decides how many rows count."""
+    if isinstance(value, Crossed):
+        return value.along()
+    return [value] if isinstance(value, Partial) else []
 
 
 def counting(b: Builder, count: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:

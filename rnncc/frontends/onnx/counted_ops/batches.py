@@ -5,10 +5,12 @@ that of the rows; and those whose result of the first rows the others do not cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.counts import same_count
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial, crossed
 from rnncc.frontends.onnx.counted_ops.sums import with_others
-from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.recurrent import LENGTHS
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -93,9 +95,13 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
 
 
 def _gathered(n: Node, inputs: Operands) -> Axes:
-    """By as many rows of places, along another axis."""
+    """By as many rows of places, along another axis; by so many in a tensor of known size."""
     x, places = inputs
-    if not isinstance(x, Partial) or not isinstance(places, Partial) or x.axis != places.axis:
+    if not isinstance(places, Partial):
+        return None
+    if not isinstance(x, Partial):
+        return places.axis
+    if x.axis != places.axis:
         return None
     return None if n.axis(n.integer("axis", 0), x.rank) == x.axis else x.axis
 
@@ -115,6 +121,24 @@ def _recurrent(n: Node, inputs: Operands) -> Axes:
     states = all(v.axis == 1 for v in inputs[5:7] if isinstance(v, Partial))
     whole = [v for v in inputs[4:7] if v is not None and not isinstance(v, Partial)]
     return (2, 1, 1) if x.axis == 1 and not weights and not whole and states else None
+
+
+def layered(n: Node, operator: OnnxOperator, x: Crossed, inputs: Operands) -> list[Value] | None:
+    """A batch of so many sequences, each of so many steps."""
+    counts, states = dict(zip(x.axes, x.counts, strict=True)), [v for v in inputs[5:7] if v]
+    rows = [v for v in states if isinstance(v, Partial) and v.axis == 1 and v.count is not None]
+    weights = [v for v in inputs[1:4] if v is not None and not v.is_tensor]
+    turned = n.opset >= 14 and n.flag("layout", 0)
+    if {*counts} != {0, 1} or len(rows) < len(states) or n.has(LENGTHS) or weights or turned:
+        return None
+    batch = reduce(partial(same_count, n.b), [v.count for v in rows if v.count], counts[1])
+    n.inputs += [None] * (LENGTHS + 1 - len(n.inputs))
+    lengths = n.b.broadcast(n.b.cast(counts[0], "i32"), x.dims[1:2], [])
+    n.inputs[LENGTHS] = Value.computed(lengths)
+    y, *last = n.results_of(operator)
+    steps = Partial.counted(y, 0, counts[0])
+    results = [crossed(steps, Partial.counted(y, 2, batch))]
+    return [*results, *(Partial.counted(state, 1, batch) for state in last)]
 
 
 def fill_places(n: Node, inputs: Operands) -> None:

@@ -8,7 +8,7 @@ from functools import partial, reduce
 import numpy as np
 
 from rnncc.frontends.onnx.counted.counts import counted_shape, one_that_fits, same_count
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import Partial, crossed
 from rnncc.frontends.onnx.counted_ops.batches import Operands, only
 from rnncc.frontends.onnx.counted_ops.edges import scaled
 from rnncc.frontends.onnx.counted_ops.sums import with_others
@@ -42,7 +42,7 @@ def tiled(n: Node, inputs: Operands) -> Partial | None:
     return Partial.counted(Value.computed(copies), axis, b.mul(x.count, b.size(times, "i64")))
 
 
-def resized(n: Node, inputs: Operands) -> Partial | None:
+def resized(n: Node, inputs: Operands) -> Value | None:
     """Other axes, with as many rows as there were; or the rows, by a known scale."""
     x, name = only(inputs), n.op.op_type
     if x is None or x.count is None or n.text("coordinate_transformation_mode", "") == _CROPPED:
@@ -52,7 +52,9 @@ def resized(n: Node, inputs: Operands) -> Partial | None:
         return _by_scales(n, x, scales, x.axis, x.rank)
     axes = n.axes(n.integers("axes"), x.rank) if n.given("axes") else [*range(x.rank)]
     if x.axis not in axes:
-        return Partial.counted(n.built_as(name), x.axis, x.count)
+        y = n.built_as(name)
+        rows = Partial.counted(y.whole(), x.axis, x.count)
+        return crossed(y, rows) if isinstance(y, Partial) else rows
     at = axes.index(x.axis)
     if n.has(2) and n.dims(2) != (0,):
         return _by_scales(n, x, n.numbers(2).reshape(-1).tolist(), at, len(axes))

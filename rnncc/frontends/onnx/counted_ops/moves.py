@@ -33,7 +33,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     is_settled,
     part_of_rows,
 )
-from rnncc.frontends.onnx.ops.indexing import scattered_rows
+from rnncc.frontends.onnx.ops.indexing import scattered_elements, scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -93,11 +93,24 @@ def _place_among(n: Node, x: Partial) -> bool:
 def _scatter_elements(n: Node, inputs: Operands) -> Moved:
     """Elements put into such rows: a place in a row that does not count is an error of the run."""
     x = only(inputs)
-    if x is None or x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
+    if x is None:
+        return _put_elements(n, inputs)
+    if x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
         return None
     places = _rows_that_count(n, n.b.cast(n.x(1, INTEGERS), "i64"), x, x.count)
     n.inputs[1] = Value.computed(places)
     return Partial.counted(n.built_as("ScatterElements"), x.axis, x.count)
+
+
+def _put_elements(n: Node, inputs: Operands) -> Moved:
+    """As many elements as there are computed places of them, in a tensor of known size."""
+    x, places, new = inputs
+    if isinstance(x, Partial) or not (isinstance(places, Partial) and isinstance(new, Partial)):
+        return None
+    if places.axis != new.axis or places.count is None or new.count is None:
+        return None
+    count = same_count(n.b, places.count, new.count)
+    return Value.computed(scattered_elements(n, counting(n.b, count, places.dims, places.axis)))
 
 
 def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> SSAValue:

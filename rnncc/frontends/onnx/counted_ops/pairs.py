@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.rows import Crossed, Partial
-from rnncc.frontends.onnx.counted_ops.batches import Operands
+from rnncc.frontends.onnx.counted_ops.batches import Operands, layered
 from rnncc.frontends.onnx.counted_ops.moves import sliced_along_both
 from rnncc.frontends.onnx.counted_ops.rules import (
     BY_PLACES,
@@ -38,7 +38,8 @@ SUMMED = "summed"
 """The place of the axis that a product of matrices sums over."""
 _PRODUCTS = ("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul")
 _BOTH = {"Slice": sliced_along_both, "Flatten": flattened_both}
-_STATEFUL = ("LSTM", "GRU", "RNN", "CumSum", "CumProd")
+LAYERS = ("LSTM", "GRU", "RNN")
+_STATEFUL = (*LAYERS, "CumSum", "CumProd")
 """Operators whose rule for rows changes the inputs."""
 
 
@@ -58,19 +59,26 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         return build_partial(n, name, operator)
     crossed = next((v for v in inputs if isinstance(v, Crossed)), None)
     n.inputs = [v and v.whole() for v in inputs]
-    if crossed is not None and name == "Shape":
-        return [shape_of(n, crossed, dict(zip(crossed.axes, crossed.counts, strict=True)))]
-    if crossed is not None and inputs[0] is crossed:
-        over_both = reduced(n, name, operator, crossed.along())
+    results = None if crossed is None else _of_both(n, name, operator, crossed, inputs)
+    return _built(n, name, operator, inputs, views) if results is None else results
+
+
+def _of_both(
+    n: Node, name: str, operator: OnnxOperator, x: Crossed, inputs: Operands
+) -> list[Any] | None:
+    """The outputs of a node that reads rows along both axes together; None where it does not."""
+    if name == "Shape":
+        return [shape_of(n, x, dict(zip(x.axes, x.counts, strict=True)))]
+    if inputs[0] is x:
+        over_both = reduced(n, name, operator, x.along())
         if over_both is not None:
             return over_both
-    if crossed is not None and name in _BOTH:
-        moved = _BOTH[name](n, crossed)
-        if moved is not None:
-            return [moved]
-    if crossed is not None and name == "Reshape":
-        return [_reshaped(n, crossed, inputs)]
-    return _built(n, name, operator, inputs, views)
+    if name in LAYERS and inputs[0] is x:
+        return layered(n, operator, x, inputs)
+    if name in _BOTH:
+        moved = _BOTH[name](n, x)
+        return None if moved is None else [moved]
+    return [_reshaped(n, x, inputs)] if name == "Reshape" else None
 
 
 def _views(n: Node, name: str, inputs: Operands) -> list[list[Value | None]]:

@@ -11,7 +11,7 @@ from functools import partial, reduce
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.counts import one_that_fits
-from rnncc.frontends.onnx.counted.rows import Crossed, Partial, crossed
+from rnncc.frontends.onnx.counted.rows import Crossed, Partial, crossed, parts_of
 from rnncc.frontends.onnx.formulas.offsets import are_same
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.values import Value
@@ -28,20 +28,13 @@ def of_one_size(n: Node, inputs: Operands) -> list[Value | None]:
     is how many must count, or one: if others do, the run fails; among themselves with the least
     bound, and of equal bounds, 1 apart, as many as of each that has not one.
     """
-    places = {rows.axis - rows.rank for value in inputs for rows in _parts(value)}
+    places = {rows.axis - rows.rank for value in inputs for rows in parts_of(value)}
     return [*reduce(partial(_of_one_size, n), sorted(places), inputs)]
-
-
-def _parts(value: Value | None) -> list[Partial]:
-    """A value along each of the axes along which the run decides how many rows count."""
-    if isinstance(value, Crossed):
-        return value.along()
-    return [value] if isinstance(value, Partial) else []
 
 
 def _of_one_size(n: Node, inputs: Operands, place: int) -> Operands:
     """The same along one axis, counted from the last one."""
-    views = [next((p for p in _parts(v) if p.axis - p.rank == place), v) for v in inputs]
+    views = [next((p for p in parts_of(v) if p.axis - p.rank == place), v) for v in inputs]
     return [*map(partial(_with_other_axis, place), inputs, _along_one(n, views, place))]
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted.counts import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.counts import one_that_fits, same_count
 from rnncc.frontends.onnx.counted.rows import Partial, filled
 from rnncc.frontends.onnx.counted_ops.sizes import shortened
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.computed_sizes import computed_number, is_computed
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.values import Value, are_held, sizes_value
 from rnncc.ir.dims import product
@@ -153,9 +154,9 @@ def _ranked(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     if n.axis(n.integer("axis", -1), x.rank) != x.axis or n.opset < 10 or least is None:
         return None
     assert x.count is not None
-    shape = counted_shape(n, 1)
-    k = n.size(1) if shape is None else smaller(shape.dims[0], x.dims[x.axis])
-    number = b.size(k, "i64") if shape is None else shape.count
+    computed = is_computed(n, 1)
+    number, k = computed_number(n, 1, x.dims[x.axis]) if computed else (None, n.size(1))
+    number = b.size(k, "i64") if number is None else number
     count = one_that_fits(b, x.count, b.compare("le", number, x.count))
     # NaN is larger than all numbers
     last = math.nan if x.dtype in _STORED_FLOATS else empty_value("min", np.dtype(NUMPY[x.dtype]))
@@ -163,7 +164,7 @@ def _ranked(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     n.inputs[0] = with_others(n, rows, least if n.flag("largest", 1) else last)
     n.inputs[1] = sizes_value([k])
     built: Any = operator.build(n)
-    if shape is None:
+    if not computed:
         return [*built]
     return [Partial.counted(n.scope.value(n, at, y), x.axis, number) for at, y in enumerate(built)]
 

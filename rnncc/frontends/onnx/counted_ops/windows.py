@@ -11,14 +11,16 @@ from collections.abc import Callable
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.counts import one_that_fits
-from rnncc.frontends.onnx.counted.rows import Partial, filled
+from rnncc.frontends.onnx.counted.rows import Partial, crossed, filled
 from rnncc.frontends.onnx.counted_ops.batches import Operands, only, pads_around
 from rnncc.frontends.onnx.counted_ops.edges import mirrored
 from rnncc.frontends.onnx.counted_ops.sums import neutral, with_others
 from rnncc.frontends.onnx.formulas.offsets import total
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.computed_sizes import is_computed
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
 from rnncc.frontends.onnx.ops.pooling import pool_windows
+from rnncc.frontends.onnx.ops.slicing import pad_by_computed, padded_axes
 from rnncc.frontends.onnx.values import Value, sizes_value
 from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim
@@ -136,10 +138,13 @@ def transposed(n: Node, inputs: Operands) -> Partial | None:
 
 
 def padded(n: Node, inputs: Operands) -> Value | None:
-    """A known number before the rows that count, and behind them; or as many as are missing."""
+    """A known number before the rows that count, and behind them; or as many as are missing; or
+    one that the run decides."""
     x = only(inputs)
     if x is not None and (filled := _filled_up(n, x)) is not None:
         return filled
+    if x is not None and n.opset >= 11 and is_computed(n, 1):
+        return _by_computed(n, x)
     around = None if x is None else pads_around(n, x)
     if x is None or x.count is None or not around or around == (0, 0):
         return None
@@ -151,6 +156,17 @@ def padded(n: Node, inputs: Operands) -> Value | None:
     n.inputs[0] = with_others(n, x, number)
     more = sum(map(int, around))
     return Partial.counted(n.built_as("Pad"), x.axis, _added(n, x.count, more))
+
+
+def _by_computed(n: Node, x: Partial) -> Value | None:
+    """The same by amounts that the run decides, of the rows or along another axis."""
+    rows = pad_by_computed(n, x)
+    if rows is not None or x.count is None:
+        return rows
+    pads = zip(2 * padded_axes(n), n.places(1), strict=False)
+    plain = all(place == 0 for axis, place in pads if axis == x.axis)
+    others = pad_by_computed(n, x.whole()) if plain else None
+    return None if others is None else crossed(x, others)
 
 
 def _filled_up(n: Node, x: Partial) -> Value | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import Partial, crossed, parts_of
 from rnncc.frontends.onnx.formulas.offsets import formula_of
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
@@ -25,6 +25,8 @@ from rnncc.records import record
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
+MOST_COUNTED = 2
+"""Axes that a tensor's rows may be counted along."""
 Results = tuple["Scope", Sequence[Value]]
 """Of a branch: where it is built, and what it gives."""
 
@@ -131,36 +133,38 @@ def _of_sizes(scope: Scope, value: Value, sizes: Sequence[Dim]) -> Value:
 
 
 def of_one_bound(one: Results, other: Results) -> tuple[list[Value], list[Value]]:
-    """The results of two branches, of which those that differ in size along one axis alone, or in
-    how many rows along it count, have as many rows as the larger one may: the run decides how many
-    of them count."""
+    """The results of two branches, of which those that differ in size along one axis or two, or in
+    how many rows along them count, have as many rows as the larger one may: the run decides how
+    many of them count."""
     pairs = [_bounded(one[0], a, other[0], b) for a, b in zip(one[1], other[1], strict=True)]
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def _bounded(left: Scope, a: Value, right: Scope, b: Value) -> tuple[Value, Value]:
-    axis = _differing_axis(a, b)
-    if axis is None or (left.model.training and a.dims != b.dims):
+    axes = _differing_axes(a, b)
+    if not 1 <= len(axes) <= MOST_COUNTED or (left.model.training and a.dims != b.dims):
         return a, b
     sizes = list(a.dims)
-    sizes[axis] = larger(a.dims[axis], b.dims[axis])
-    return _counted(left, a, axis, sizes), _counted(right, b, axis, sizes)
+    for axis in axes:
+        sizes[axis] = larger(a.dims[axis], b.dims[axis])
+    return _counted(left, a, axes, sizes), _counted(right, b, axes, sizes)
 
 
-def _differing_axis(a: Value, b: Value) -> int | None:
-    """The one axis along which two results differ in size, or may in how many rows count."""
-    if a.rank != b.rank or not all(v.is_tensor or isinstance(v, Partial) for v in (a, b)):
-        return None
+def _differing_axes(a: Value, b: Value) -> list[int]:
+    """The axes along which two results differ in size, or may in how many rows count."""
+    if a.rank != b.rank or not all(v.is_tensor or parts_of(v) for v in (a, b)):
+        return []
     axes = {axis for axis in range(a.rank) if a.dims[axis] != b.dims[axis]}
-    axes |= {value.axis for value in (a, b) if isinstance(value, Partial)}
-    return axes.pop() if len(axes) == 1 else None
+    return sorted(axes | {rows.axis for value in (a, b) for rows in parts_of(value)})
 
 
-def _counted(scope: Scope, value: Value, axis: int, sizes: Sequence[Dim]) -> Partial:
+def _counted(scope: Scope, value: Value, axes: Sequence[int], sizes: Sequence[Dim]) -> Value:
     """A result with rows behind it, of which its own count."""
-    if not isinstance(value, Partial):
-        value = all_counted(scope, value, axis)
-    return Partial.counted(_of_sizes(scope, value.whole(), sizes), axis, value.count)
+    own = {rows.axis: rows for rows in parts_of(value)}
+    parts = [own.get(axis) or all_counted(scope, value.whole(), axis) for axis in axes]
+    wide = _of_sizes(scope, value.whole(), sizes)
+    rows = [Partial.counted(wide, part.axis, part.count) for part in parts]
+    return rows[0] if len(rows) == 1 else crossed(*rows)
 
 
 def all_counted(scope: Scope, value: Value, axis: int) -> Partial:

@@ -234,10 +234,15 @@ def _scatter_elements(n: Node) -> SSAValue:
 
     Refused: in a branch, open sizes of the index that may be larger than those of X.
     """
+    return scattered_elements(n, None)
+
+
+def scattered_elements(n: Node, counted: SSAValue | None) -> SSAValue:
+    """X with those of the elements for which bools say so, or with all of them."""
     axis, kind = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
     x, updates = _folded_values(n, kind)
-    return put_elements(n.b, x, updates, _index(n, 1, n.dims()[axis]), axis, kind)
+    return put_elements(n.b, x, updates, _index(n, 1, n.dims()[axis]), axis, kind, counted)
 
 
 def _scatter_nd(n: Node) -> SSAValue:

@@ -11,10 +11,12 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
 from rnncc.frontends.onnx.counted.ranges import counted_range
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.formulas.offsets import distance
 from rnncc.frontends.onnx.formulas.sizes import may_be_natural
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
+from rnncc.frontends.onnx.ops.computed_sizes import computed_number, is_computed
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -43,15 +45,26 @@ def _extremum_place(kind: str, order: str) -> Any:
     return build
 
 
-def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
+def _top_k(n: Node) -> tuple[SSAValue | Value, ...]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
-    Refused: k that is computed at run time; more than 4096 float64 or int64 along an axis of known
-    size.
+    Refused: k that is computed at run time, in training; more than 4096 float64 or int64 along an
+    axis of known size.
     """
-    x, dims = n.x(0, NUMBERS), n.dims()
+    dims = n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))
-    count, size = _size(n, 1) if n.opset >= 10 else Dim.of(n.integer("k")), dims[axis]
+    if n.opset >= 10 and is_computed(n, 1):
+        number, most = computed_number(n, 1, dims[axis])
+        first = _first(n, axis, most)
+        return tuple(
+            Partial.counted(n.scope.value(n, at, y), axis, number) for at, y in enumerate(first)
+        )
+    return _first(n, axis, _size(n, 1) if n.opset >= 10 else Dim.of(n.integer("k")))
+
+
+def _first(n: Node, axis: int, count: Dim) -> tuple[SSAValue, SSAValue]:
+    """So many elements in order, and their places."""
+    x, size = n.x(0, NUMBERS), n.dims()[axis]
     if not can_rank(x, count, axis):
         raise n.unsupported(f"ranks {size} elements, at most {MAX_RANKED} are supported")
     if not may_be_natural(count) or not may_be_natural(size - count):

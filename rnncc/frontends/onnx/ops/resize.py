@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.computed_sizes import bounded_number, is_computed
+from rnncc.frontends.onnx.values import Value, sizes_value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.grid_sampling import PADDINGS, affine_grid, grid_sample
@@ -34,25 +38,64 @@ Axis = tuple[int, Dim, float | None]
 """An axis that changes, its new size, and its scale if that is known."""
 
 
-def _resize(n: Node) -> SSAValue:
+def _resize(n: Node) -> SSAValue | Value:
     """X with other sizes: the nearest elements, or sums of neighbours by linear or cubic weights.
 
-    Refused: scales and sizes that are computed at run time; of axes of open size antialias, and
-    scales that are no fractions by 2, 4, ... 64, nor 1/k; align_corners with a scale that gives no
-    whole size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
+    Refused: scales that are computed at run time, and sizes, but one, in inference, that must be
+    the size of something else, or that `--max-iterations` bounds; of axes of open size antialias,
+    and scales that are no fractions by 2, 4, ... 64, nor 1/k; align_corners with a scale that gives
+    no whole size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
     differently; linear of elements other than floats, int8, uint8, int32, and of these antialias;
     cubic of elements other than floats.
     """
     if n.opset < 11:
         return _upsample(n)
     how = _how(n)
-    x, dims = n.x() if how.mode == "nearest" else _floats(n, how), n.dims()
+    dims = n.dims()
     axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    if not (n.has(3) and is_computed(n, 3)):
+        return _resized(n, how, axes)
+    if (decided := decided_sizes(n, 3)) is not None:
+        numbers, n.inputs[3] = n.inputs[3], sizes_value(decided)
+        resized, n.inputs[3] = _resized(n, how, axes), numbers
+        return settled(n, 3, resized)
+    return _to_computed(n, how, axes)
+
+
+def _resized(
+    n: Node, how: Resizing, axes: list[int], counts: Mapping[int, SSAValue] | None = None
+) -> SSAValue:
+    """X with all axes of other sizes.
+
+    Args:
+        counts: axes of which the run decides how many elements they have, and this number.
+    """
+    x, counts = n.x() if how.mode == "nearest" else _floats(n, how), counts or {}
     for at, (axis, size, scale) in _cheap_first(enumerate(_changes(n, how, axes))):
         own = replace(how, region=_region(n, at, len(axes)))
-        x = resize(n.b, x, axis, size, scale, own)
+        scale = None if axis in counts else scale
+        x = resize(n.b, x, axis, size, scale, own, counts.get(axis))
     own = n.value(0).dtype
     return n.b.cast(x, own) if dtype_of(x) in FLOATS and own in INTEGERS_SUMMED else x
+
+
+def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
+    """The same with one size that the run decides, and that something bounds."""
+    places = n.places(3)
+    computed = [at for at, place in enumerate(places) if isinstance(place, SSAValue)]
+    stretched = n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
+    if len(computed) != 1 or not stretched or how.antialias or len(places) != len(axes):
+        n.known(3)
+    [at], [number] = computed, [place for place in places if isinstance(place, SSAValue)]
+    bounded = bounded_number(n, number)
+    if bounded is None:
+        n.known(3)
+    assert bounded is not None, "of what nothing bounds the numbers are asked for"
+    count, most = bounded
+    n.inputs[3] = sizes_value([p if isinstance(p, Dim) else most for p in places])
+    axis = axes[at]
+    resized = n.scope.value(n, 0, _resized(n, how, axes, {axis: count}))
+    return Partial.counted(resized, axis, count)
 
 
 def _floats(n: Node, how: Resizing) -> SSAValue:

@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.lists import (
     elements,
 )
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.ops.computed_sizes import computed_parts, is_computed
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.ops.slicing import moving_part, part_at
@@ -181,10 +182,13 @@ def _split(n: Node) -> Value:
     """The parts of X along an axis: of one row each, of a number of rows, or of given numbers. With
     keepdims = 0 parts of one row lose the axis, as PyTorch writes it and ONNX Runtime reads it.
 
-    Refused: an axis of open size, but where parts are of one size; sizes that are computed.
+    Refused: an axis of open size, but where parts are of one size, or sizes are computed; sizes
+    that are computed in training.
     """
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
+    if n.has(1) and n.dims(1) and n.dims(1)[0].is_static and is_computed(n, 1):
+        return _list(n, computed_parts(n, axis))
     all_one = n.has(1) and _are_all_one(n, dims[axis])
     single = not n.has(1) or all_one or (n.numbers(1).ndim == 0 and n.known_integers(1) == [1])
     whole = all_one or not single or n.flag("keepdims", 1)

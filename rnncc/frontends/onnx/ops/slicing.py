@@ -10,8 +10,14 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.counted.decided import decided_already, is_undecided, where_equal
-from rnncc.frontends.onnx.counted.rows import crossed
+from rnncc.frontends.onnx.counted.decided import (
+    decided_already,
+    decided_sizes,
+    is_undecided,
+    settled,
+    where_equal,
+)
+from rnncc.frontends.onnx.counted.rows import Partial, crossed
 from rnncc.frontends.onnx.counted.shapes import known_part
 from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
@@ -30,6 +36,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     sign_of,
     span_of,
 )
+from rnncc.frontends.onnx.ops.computed_sizes import computed_parts, is_computed, put_around
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
@@ -68,11 +75,13 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
     return axis, parts
 
 
-def _split(n: Node) -> list[SSAValue]:
+def _split(n: Node) -> Sequence[SSAValue | Value]:
     """X cut along an axis, into equal parts or parts of given sizes.
 
-    Refused: sizes that are computed at run time.
+    Refused: sizes that are computed at run time, in training.
     """
+    if n.has(1) and is_computed(n, 1):
+        return computed_parts(n, n.axis(n.integer("axis", 0), len(n.dims())))
     axis, parts = _split_sizes(n)
     x, start, pieces = n.x(), Dim.of(0), list[SSAValue]()
     for size in parts:
@@ -234,10 +243,13 @@ def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     return part
 
 
-def _pad(n: Node) -> SSAValue:
+def _pad(n: Node) -> SSAValue | Value:
     """X with more elements around it: a constant, or by the modes edge, reflect and wrap.
 
-    Refused: pads that are computed at run time, or negative with a mode other than constant.
+    Refused: pads that are computed at run time, but those of the modes constant and edge along one
+    axis, in inference, where they make a size that must be that of something else, or where
+    `--max-iterations` bounds how many rows there are then; negative pads with a mode other than
+    constant.
     """
     if n.opset < 11:
         return _padded_around(n, [Dim.of(v) for v in n.integers("pads")], n.real("value", 0.0))
@@ -249,7 +261,7 @@ def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
     x = arrays[0]
     if n.opset < 11 or x.dtype.kind == "f" or n.text("mode", "constant") != "constant":
         return None
-    amounts, axes = n.sizes(1), _padded_axes(n)
+    amounts, axes = n.sizes(1), padded_axes(n)
     if len(amounts) != 2 * len(axes) or not all(d.is_static and int(d) >= 0 for d in amounts):
         return None
     around = [(0, 0)] * x.ndim
@@ -263,25 +275,54 @@ def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
     return np.pad(x, around, constant_values=number[0])
 
 
-def _padded_axes(n: Node) -> list[int]:
+def padded_axes(n: Node) -> list[int]:
     """Those of the fourth input, else all."""
     rank = len(n.dims())
     return n.axes(n.known_integers(3), rank) if n.has(3) else list(range(rank))
 
 
-def pad_by_inputs(n: Node) -> SSAValue:
+def pad_by_inputs(n: Node) -> SSAValue | Value:
     """What pads by its inputs: amounts, maybe a number, maybe axes."""
+    if is_computed(n, 1):
+        if (decided := decided_sizes(n, 1)) is not None:
+            return settled(n, 1, _padded_around(n, decided, _fill_value(n)))
+        if (rows := pad_by_computed(n, n.value(0))) is not None:
+            return rows
     return _padded_around(n, n.sizes(1), _fill_value(n))
 
 
-def _padded_around(n: Node, amounts: Sequence[Dim], number: float | SSAValue) -> SSAValue:
-    """X with so many elements before all axes, or those of the fourth input, then behind them."""
-    x, axes = n.x(), _padded_axes(n)
+def pad_by_computed(n: Node, rows: Value) -> Partial | None:
+    """The same by amounts that the run decides along one axis: that of rows of which some count, if
+    the input is such; None where nothing bounds how many rows there are then."""
+    places, mode = n.places(1), n.text("mode", "constant")
+    axes, number = padded_axes(n), None if mode == "edge" else _fill_value(n)
+    if mode not in ("constant", "edge") or len(places) != 2 * len(axes):
+        return None
+    around = [place if isinstance(place, Dim) else None for place in places]
+    computed = {at % len(axes) for at, amount in enumerate(around) if amount is None}
+    if len(computed) != 1:
+        return None
+    [at] = computed
+    axis, before, behind = axes[at], places[at], places[at + len(axes)]
+    if isinstance(rows, Partial) and rows.axis != axis:
+        return None
+    x = _padded_around(n, [d or Dim.of(0) for d in around], _fill_value(n), leaving=axis)
+    count = rows.count if isinstance(rows, Partial) else n.b.size(dims_of(x)[axis], "i64")
+    return put_around(n, Partial.counted(Value.computed(x), axis, count), before, behind, number)
+
+
+def _padded_around(
+    n: Node, amounts: Sequence[Dim], number: float | SSAValue, leaving: int | None = None
+) -> SSAValue:
+    """X with so many elements before all axes, or those of the fourth input, then behind them, but
+    of one that is left as it is."""
+    x, axes = n.x(), padded_axes(n)
     if len(amounts) != 2 * len(axes):
         raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")
     mode = n.one_of("mode", ("constant", "edge", "reflect", "wrap"), "constant")
     for i, axis in enumerate(axes):
-        x = padded(n, x, axis, amounts[i], amounts[i + len(axes)], mode, number)
+        if axis != leaving:
+            x = padded(n, x, axis, amounts[i], amounts[i + len(axes)], mode, number)
     return x
 
 

@@ -1,9 +1,10 @@
-"""What ONNX Runtime's tools make of models: `python variant_models.py MODELS OUTDIR`.
+"""What tools make of models: `python variant_models.py MODELS OUTDIR`.
 
 MODELS is a folder of models as the other scripts make them. Of each: quantised dynamically with
 weights of int8 and of uint8, by calibration as QDQ pairs and as operators of integers, converted
-to float16, and as a session saves it after its basic optimisations and after all of them. What a
-tool refuses or leaves as it was is left out. It needs what `quantised_models.py` needs.
+to float16, and as a session saves it after its basic optimisations and after all of them; what
+onnxsim and onnxslim leave of it, and the fusions of onnxscript. What a tool refuses or leaves as it
+was, or what is not installed, is left out. It needs what `quantised_models.py` needs.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime
-from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, quantize_static
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantType,
+    quant_pre_process,
+    quantize_static,
+)
 
 from tests.frontends.onnx.corpus.comparing import draws, told_beside
 from tests.frontends.onnx.corpus.optimised_models import ALL, BASIC, optimised
@@ -54,6 +61,34 @@ def static(source: Path, target: Path, **more: Any) -> None:
         quantize_static(ready, target, Drawn(source), **more)
 
 
+def simplified(source: Path, target: Path) -> None:
+    """By onnxsim."""
+    import onnxsim
+
+    onnx.save(onnxsim.simplify(onnx.load(source))[0], target)
+
+
+def slimmed(source: Path, target: Path) -> None:
+    """By onnxslim."""
+    import onnxslim
+
+    onnx.save(onnxslim.slim(onnx.load(source)), target)
+
+
+def fused(source: Path, target: Path) -> None:
+    """By onnxscript, into operators of com.microsoft."""
+    import onnx_ir
+    from onnxscript.rewriter.ort_fusions import optimize_for_ort
+
+    made: Any = optimize_for_ort(onnx_ir.load(source))
+    onnx_ir.save(made[0] if isinstance(made, tuple) else made, target)
+
+
+BY_16_BITS = {
+    "activation_type": QuantType.QUInt16,
+    "extra_options": {"UseQDQContribOps": True},
+}
+
 KINDS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "basic": (optimised, {"level": BASIC}),
     "all": (optimised, {"level": ALL}),
@@ -62,9 +97,13 @@ KINDS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "qdq": (static, {"quant_format": QDQ}),
     "qdq_by_channel": (static, {"quant_format": QDQ, "per_channel": True}),
     "integers": (static, {"quant_format": INTEGERS}),
+    "qdq_by_16_bits": (static, {"quant_format": QDQ, **BY_16_BITS}),
     "halves": (halves, {}),
+    "simplified": (simplified, {}),
+    "slimmed": (slimmed, {}),
+    "fused": (fused, {}),
 }
-EXACT = ("basic", "all")
+EXACT = ("basic", "all", "simplified", "slimmed", "fused")
 
 
 def main() -> None:

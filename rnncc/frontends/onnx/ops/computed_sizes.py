@@ -1,0 +1,164 @@
+"""Sizes of results that the run decides: how many elements are the largest, the parts of an axis,
+what is put around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.counted.counts import most_seen, one_that_fits
+from rnncc.frontends.onnx.counted.decided import where_equal
+from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.formulas.offsets import formula_of, parted
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.computed_bounds import HUGE, Place, counted_rows, rows_from
+from rnncc.frontends.onnx.values import Value, varies
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.elementwise import Sub
+from rnncc.ir.size_proofs import larger, smaller
+from rnncc.ir.types import dims_of, dtype_of, shape_text
+
+
+def is_computed(n: Node, index: int) -> bool:
+    """Whether the run decides the integers of an input, in inference."""
+    value = n.value(index)
+    computed = value.made is not None and n.scope.model.numbers_behind(value) is None
+    return computed and value.dtype in ("i32", "i64") and not n.scope.model.training
+
+
+def computed_number(n: Node, index: int, size: Dim) -> tuple[SSAValue, Dim]:
+    """A computed number of elements, int64 without axes, and the most that it may be: if it is
+    negative, or more than there are, the run fails."""
+    value = n.value(index)
+    if any(d != 1 for d in value.dims):
+        raise n.error(f"has {shape_text(value.dims)} numbers for one")
+    number = n.b.reshape(n.b.cast(n.x(index), "i64"), ())
+    most = most_of(n, number) or n.most_given()
+    return _up_to(n, number, size if most is None else smaller(most, size))
+
+
+def bounded_number(n: Node, number: SSAValue) -> tuple[SSAValue, Dim] | None:
+    """The same of a number that something bounds; None where nothing does."""
+    most = most_of(n, number) or n.most_given()
+    return None if most is None else _up_to(n, number, most)
+
+
+def _up_to(n: Node, number: SSAValue, most: Dim) -> tuple[SSAValue, Dim]:
+    b = n.b
+    fits = b.logical("and", _is_natural(n, number), b.compare("le", number, b.size(most, "i64")))
+    return one_that_fits(b, number, fits), most
+
+
+def most_of(n: Node, number: SSAValue) -> Dim | None:
+    """The most that a computed number may be, where it is made of what counts."""
+    base, more = parted(number)
+    if base is None:
+        return more
+    op = base.owner
+    if isinstance(op, Sub) and (whole := formula_of(op.a)) is not None:
+        # of what is subtracted, only what counts is known not to be negative
+        return None if most_seen(n, op.b) is None else larger(whole + more, Dim.of(0))
+    most = most_seen(n, base)
+    return None if most is None else larger(most + more, Dim.of(0))
+
+
+def _is_natural(n: Node, number: SSAValue) -> SSAValue:
+    return n.b.compare("ge", number, n.full(0, number))
+
+
+def computed_parts(n: Node, axis: int) -> list[Value]:
+    """X cut along an axis into parts of sizes that the run decides, one behind the other: if one is
+    negative, or they are not all of the axis, the run fails."""
+    x, places = n.x(), [_unless_varying(n, place) for place in n.places(1)]
+    if len(places) < len(n.op.output):
+        raise n.error(f"has {len(n.op.output)} outputs for {len(places)} parts")
+    x, places = _of_whole(n, x, n.dims()[axis], places)
+    parts, start = list[Value](), Dim.of(0)
+    first: Place = start
+    for place in places:
+        end = Dim.of(HUGE) if len(parts) == len(places) - 1 else _sum(n, first, place)
+        if isinstance(place, SSAValue):
+            part: Value = counted_rows(n, x, axis, first, end)
+        elif isinstance(first, SSAValue):
+            rows = rows_from(n, dims_of(x)[axis], first, place)
+            part = Value.computed(n.b.gather(x, rows, axis))
+        else:
+            part = Value.computed(n.b.slice(x, axis, first, place))
+        parts.append(part)
+        first = end
+    return parts
+
+
+def _of_whole(
+    n: Node, x: SSAValue, size: Dim, places: Sequence[Place]
+) -> tuple[SSAValue, list[Place]]:
+    """x and the sizes of its parts, where none is negative and they are all of an axis: else the
+    run fails."""
+    b, numbers = n.b, [place for place in places if isinstance(place, SSAValue)]
+    left = size - sum((place for place in places if isinstance(place, Dim)), Dim.of(0))
+    if len(numbers) == 1:  # it is what the others leave
+        x = where_equal(b, x, b.reshape(numbers[0], (1,)), [left])
+        return x, [left if place is numbers[0] else place for place in places]
+    fits = b.compare("eq", reduce(b.add, numbers), b.size(left, "i64"))
+    fits = reduce(partial(b.logical, "and"), (_is_natural(n, one) for one in numbers), fits)
+    first = one_that_fits(b, numbers[0], fits)
+    return x, [first if place is numbers[0] else place for place in places]
+
+
+def _unless_varying(n: Node, place: Place) -> Place:
+    """A size, computed where it is another one in each iteration of a loop."""
+    return n.scope.number(place) if isinstance(place, Dim) and varies(place) else place
+
+
+def _sum(n: Node, one: Place, other: Place) -> Place:
+    if isinstance(one, Dim) and isinstance(other, Dim):
+        return one + other
+    numbers = (n.scope.number(each) if isinstance(each, Dim) else each for each in (one, other))
+    return reduce(n.b.add, numbers)
+
+
+def put_around(
+    n: Node, rows: Partial, before: Place, behind: Place, number: float | SSAValue | None
+) -> Partial | None:
+    """Rows with so many of one number before those that count, and behind them, or with some cut
+    off where these are negative; None where nothing bounds how many there are then.
+
+    Args:
+        number: None for the first and the last of the rows in its place.
+    """
+    b, count, x = n.b, rows.count, rows.made
+    assert count is not None and x is not None
+    if rows.dims[rows.axis] == 0:
+        return None
+    around = [n.scope.number(p) if isinstance(p, Dim) else p for p in (before, behind)]
+    total = reduce(b.add, around, count)
+    most = most_of(n, total)
+    most = n.most_given() if most is None else most
+    if most is None:
+        return None
+    # what is cut off is there, and a row to repeat
+    least = [b.add(count, each) for each in around]
+    least += [b.sub(count, n.full(1, count))] if number is None else []
+    fits = b.compare("le", total, b.size(most, "i64"))
+    fits = reduce(partial(b.logical, "and"), (_is_natural(n, one) for one in (total, *least)), fits)
+    total = one_that_fits(b, total, fits)
+
+    def everywhere(one: SSAValue) -> SSAValue:
+        return b.broadcast(one, (most,), [])
+
+    at = b.sub(b.iota((most,), 0, "i64"), everywhere(around[0]))
+    last = everywhere(b.maximum(b.sub(count, n.full(1, count)), n.full(0, count)))
+    y = b.gather(x, b.maximum(b.minimum(at, last), b.full_like(at, 0)), rows.axis)
+    if number is not None:
+        below, behind_all = (
+            b.compare("lt", at, b.full_like(at, 0)),
+            b.compare("ge", at, everywhere(count)),
+        )
+        dims, dtype = dims_of(y), dtype_of(y)
+        other = number if isinstance(number, SSAValue) else b.fill(number, (), dtype)
+        outside = b.broadcast(b.logical("or", below, behind_all), dims, [rows.axis])
+        y = b.select(outside, b.broadcast(other, dims, []), y)
+    return Partial.counted(Value.computed(y), rows.axis, total)
