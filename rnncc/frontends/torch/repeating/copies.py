@@ -79,16 +79,17 @@ class Copier:
         return values
 
     def _copy(self, node: Node, args: Any, kwargs: Any) -> Any:
+        function: Any = node.target
         if _is_number(node) and not _has_nodes((args, kwargs)):
             if node.op == "call_method":
-                return getattr(args[0], node.target)(*args[1:], **kwargs)
-            return node.target(*args, **kwargs)
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            return function(*args, **kwargs)
         graph, (target, args) = self._tx.output.graph, _without_symbols(node.target, args)
         new = graph.create_node(node.op, target, args, kwargs, type_expr=node.type)
         meta = {key: held for key, held in node.meta.items() if key not in _OWN}
         new.meta = {key: copy(held) if type(held) is dict else held for key, held in meta.items()}
         if node.target is torch._C._set_grad_enabled:
-            node.target(*args)
+            function(*args)
         elif "example_value" in node.meta:
             set_example_value(new, self._example(node, new))
         else:
@@ -103,9 +104,10 @@ class Copier:
         if node in self._alone:
             return pytree.tree_map_only(torch.Tensor, _again, held)
         if new.target is operator.getitem:
-            whole = new.args[0].meta["example_value"]
-            if isinstance(whole, tuple | list):
-                return whole[new.args[1]]
+            operands: Any = map_arg(new.args, lambda arg: arg.meta["example_value"])
+            source, place = operands
+            if isinstance(source, tuple | list):
+                return source[place]
         return get_fake_value(new, self._tx, allow_non_graph_fake=True)
 
 
@@ -163,6 +165,6 @@ def _is_number(node: Node) -> bool:
 
 
 def _has_nodes(arguments: Any) -> bool:
-    found = list[Node]()
-    map_arg(arguments, found.append)
-    return bool(found)
+    nodes = list[Node]()
+    map_arg(arguments, nodes.append)
+    return bool(nodes)

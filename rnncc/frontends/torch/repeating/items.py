@@ -177,7 +177,9 @@ class Symbols:
             elif symbols & instead.free_symbols:
                 return 0
         for at, step in enumerate(self.steps[:most]):
-            numbers = {symbol: sympy.Integer(step[node]) for node, symbol in self.symbols.items()}
+            numbers: Any = {
+                symbol: sympy.Integer(step[node]) for node, symbol in self.symbols.items()
+            }
             for guard in guards:
                 if not env.evaluate_expr(guard.subs(numbers)):
                     return at

@@ -30,7 +30,7 @@ from rnncc.frontends.torch.repeating.pictures import (
     Change,
     Differs,
     Picture,
-    Value,
+    Sight,
     frames,
     live_names,
 )
@@ -93,7 +93,7 @@ class _Loops:
     """
 
     open: _Step | None = None
-    _last: dict[tuple[int, int], _Loop] = field(default_factory=dict)
+    _last: dict[tuple[int, int], _LoopRead] = field(default_factory=dict)
 
     def arrive(self, tx: Any, step: Any) -> bool:
         """Do what is to be done at the head of a loop; whether a step is begun that is for others.
@@ -125,7 +125,7 @@ class _Loops:
             return False
         loop = self._last.get((id(tx), id(step)))
         if loop is None:
-            loop = self._last[id(tx), id(step)] = _Loop(tx, step)
+            loop = self._last[id(tx), id(step)] = _LoopRead(tx, step)
         if not loop.is_worth() or (change := loop.look(iterator)) is None:
             return False
         self.open = _Step(self, loop, change)
@@ -150,7 +150,7 @@ def _tally(tx: Any) -> tuple[Any, ...]:
     return *map(len, held), *printed, *modes, len(tx.block_stack), len(tx.stack)
 
 
-class _Loop:
+class _LoopRead:
     """A loop in a frame, as it has been until now."""
 
     def __init__(self, tx: Any, step: Any) -> None:
@@ -190,7 +190,7 @@ class _Loop:
 class _Step:
     """A step of a loop that is read for itself and for those that follow."""
 
-    def __init__(self, loops: _Loops, loop: _Loop, change: Change) -> None:
+    def __init__(self, loops: _Loops, loop: _LoopRead, change: Change) -> None:
         self.loops, self.loop = loops, loop
         self.tx, self.step = loop.tx, loop.step
         self._change = change
@@ -238,7 +238,7 @@ class _Step:
 
         tx.step = watched
 
-    def _hide(self, holder: Value | None, at: Any, old: Value, new: Value) -> None:
+    def _hide(self, holder: Sight | None, at: Any, old: Sight, new: Sight) -> None:
         """Put a symbol, or what must not be read, in the place of a number that changes."""
         tx, loop = self.tx, self.loop
         if holder is None and at[0] == "local":

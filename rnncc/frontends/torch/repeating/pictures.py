@@ -43,7 +43,7 @@ class Differs(Exception):
 
 
 @dataclass(eq=False)
-class Value:
+class Sight:
     """A variable as it is at a moment.
 
     Attributes:
@@ -55,7 +55,7 @@ class Value:
 
     variable: Any
     like: Any
-    parts: dict[Any, Value] = field(default_factory=dict)
+    parts: dict[Any, Sight] = field(default_factory=dict)
     node: Node | None = None
 
     @property
@@ -71,9 +71,9 @@ class Picture:
     """
 
     def __init__(self, tx: Any, live: frozenset[str]) -> None:
-        self._values: dict[int, Value] = {}
+        self._values: dict[int, Sight] = {}
         self._effects: dict[Any, dict[str, Any]] = tx.output.side_effects.store_attr_mutations
-        self.roots: dict[Any, Value] = {}
+        self.roots: dict[Any, Sight] = {}
         for name, variable in tx.symbolic_locals.items():
             if name in live:
                 self.roots["local", name] = self.of(variable)
@@ -86,7 +86,7 @@ class Picture:
         """Whether code could reach a variable."""
         return id(variable.unwrap()) in self._values
 
-    def can_make(self, value: Value) -> bool:
+    def can_make(self, value: Sight) -> bool:
         """Whether a later value can be made again: new objects must be lists and the like."""
         if type(value.variable) in _LEAVES or self.has(value.variable):
             return True
@@ -95,21 +95,21 @@ class Picture:
         parts = value.parts.items()
         return all(at[0] not in ("attribute", "key") and self.can_make(part) for at, part in parts)
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Iterator[Sight]:
         """All that there are."""
         return iter(self._values.values())
 
-    def tensors(self) -> Iterator[Value]:
+    def tensors(self) -> Iterator[Sight]:
         """Those that are tensors."""
         return (value for value in self.values() if type(value.variable) is TensorVariable)
 
-    def of(self, variable: Any) -> Value:
+    def of(self, variable: Any) -> Sight:
         """The value of a variable."""
         variable = variable.unwrap()
         if (known := self._values.get(id(variable))) is not None:
             return known
         kind = type(variable)
-        value = self._values[id(variable)] = Value(variable, kind)
+        value = self._values[id(variable)] = Sight(variable, kind)
         if kind is Withheld:
             return value
         if kind is TensorVariable:
@@ -118,7 +118,7 @@ class Picture:
         elif kind is ConstantVariable:
             value.like = kind, type(variable.value), variable.value
         elif kind is SymNodeVariable:
-            value.like = kind, plain(variable.sym_num)
+            value.like = kind, *plain(variable.sym_num)
             value.node = variable.proxy.node
         elif kind in _HIDDEN:
             value.like = object()
@@ -128,7 +128,7 @@ class Picture:
             value.parts["attribute", name] = self.of(held)
         return value
 
-    def _fields(self, value: Value) -> Iterator[Any]:
+    def _fields(self, value: Sight) -> Iterator[Any]:
         """A variable's fields: other variables become its parts."""
         for name, held in value.variable.__dict__.items():
             if name in _ASIDE or (name == "state" and type(value.variable) is DequeVariable):
@@ -201,7 +201,7 @@ def _type_of(tensor: Any) -> Iterator[Any]:
 def plain(held: Any) -> Any:
     """What can be compared without that PyTorch notes a decision."""
     if isinstance(held, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return held.node.expr
+        return type(held), held.node.expr
     if isinstance(held, int | float | str | torch.dtype | torch.device | type | None):
         return type(held), held
     if type(held).__name__ == "SideEffectsProxyDict":  # by which code sees side effects
@@ -223,10 +223,10 @@ class Change:
 
     nodes: dict[Node, Node] = field(default_factory=dict)
     grown: dict[Any, int] = field(default_factory=dict)
-    numbers: list[tuple[Value | None, Any, Value, Value]] = field(default_factory=list)
+    numbers: list[tuple[Sight | None, Any, Sight, Sight]] = field(default_factory=list)
     counters: Collection[Node] = ()
     counted: dict[Node, Any] = field(default_factory=dict)
-    _pairs: dict[int, Value] = field(default_factory=dict)
+    _pairs: dict[int, Sight] = field(default_factory=dict)
     _back: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
@@ -252,13 +252,13 @@ class Change:
             change._compare(value, after.roots[root], None, root, may_vary)
         return change
 
-    def compare_last(self, old: Value, new: Value) -> None:
+    def compare_last(self, old: Sight, new: Sight) -> None:
         """Compare tensors, or tuples of them, at one distance from the end of a list."""
         if not _is_fixed(old) or not _is_fixed(new):
             raise Differs
         self._compare(old, new, None, None, False)
 
-    def _compare(self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool) -> None:
+    def _compare(self, old: Sight, new: Sight, holder: Sight | None, at: Any, vary: bool) -> None:
         if type(old.variable) is TensorVariable:
             self._compare_tensors(old, new)
         elif self._is_number(old) or old.is_number or new.is_number:
@@ -275,7 +275,7 @@ class Change:
             for key, part in old.parts.items():
                 self._compare(part, new.parts[key], new, key, vary)
 
-    def _compare_tensors(self, old: Value, new: Value) -> None:
+    def _compare_tensors(self, old: Sight, new: Sight) -> None:
         """Tensors of one type; where one is held twice, so is the other."""
         if old.like != new.like or old.parts or new.parts:
             raise Differs
@@ -285,14 +285,14 @@ class Change:
         if self._back.setdefault(new.node, old.node) is not old.node:
             raise Differs
 
-    def _is_number(self, old: Value) -> bool:
+    def _is_number(self, old: Sight) -> bool:
         return type(old.variable) is Withheld or old.node in self.counters
 
     def _compare_numbers(
-        self, old: Value, new: Value, holder: Value | None, at: Any, vary: bool
+        self, old: Sight, new: Sight, holder: Sight | None, at: Any, vary: bool
     ) -> None:
         is_number = new.is_number or type(new.variable) is SymNodeVariable
-        if old.node in self.counters and is_number:
+        if old.node is not None and old.node in self.counters and is_number:
             self.counted[old.node] = new.like[-1]
         elif type(old.variable) is Withheld:
             if not is_number and type(new.variable) is not Withheld:
@@ -303,14 +303,14 @@ class Change:
             self.numbers.append((holder, at, old, new))
 
 
-def _is_fixed(value: Value) -> bool:
+def _is_fixed(value: Sight) -> bool:
     kind = type(value.variable)
     if kind is TupleVariable:
         return all(map(_is_fixed, value.parts.values()))
     return kind is TensorVariable
 
 
-def _alike(old: Value, new: Value) -> bool:
+def _alike(old: Sight, new: Sight) -> bool:
     if old.variable is not new.variable:
         sources = old.variable.source, new.variable.source
         if sources[0] is not sources[1] and sources[0] != sources[1]:
@@ -318,7 +318,7 @@ def _alike(old: Value, new: Value) -> bool:
     return old.like == new.like
 
 
-def _grown(old: Value, new: Value, vary: bool) -> int:
+def _grown(old: Sight, new: Sight, vary: bool) -> int:
     """How long a list was that has entries more than before, and is else the same."""
     length = len(old.parts)
     same = old.variable is new.variable and length < len(new.parts)

@@ -13,7 +13,7 @@ from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch.fx import Node, Proxy
 
-from rnncc.frontends.torch.repeating.pictures import CONTAINERS, Differs, Picture, Value
+from rnncc.frontends.torch.repeating.pictures import CONTAINERS, Differs, Picture, Sight
 from rnncc.frontends.torch.repeating.traps import Withheld
 
 
@@ -51,7 +51,7 @@ class Rebuilder:
                 elif where == "stack":
                     tx.stack[place] = new
 
-    def rebuilt(self, value: Value) -> Any:
+    def rebuilt(self, value: Sight) -> Any:
         """A variable with the copy's nodes; what code can change stays the same object."""
         variable = value.variable
         if id(variable) in self._done:
@@ -60,7 +60,7 @@ class Rebuilder:
         new = self._done[id(variable)] = self._new(value)
         return new
 
-    def _new(self, value: Value) -> Any:
+    def _new(self, value: Sight) -> Any:
         variable = value.variable
         kind = type(variable)
         if kind is Withheld:
@@ -82,10 +82,11 @@ class Rebuilder:
             self._set(own, own is not variable, name, key, part)
         return own
 
-    def _of_node(self, value: Value) -> Any:
+    def _of_node(self, value: Sight) -> Any:
         """A tensor, or a number that was a symbol."""
-        variable, held = value.variable, self._values.get(value.node, value.node)
-        if held is value.node:
+        variable, node = value.variable, value.variable.proxy.node
+        held = self._values.get(node, node)
+        if held is node:
             return variable
         if not isinstance(held, Node):
             return ConstantVariable.create(held)
@@ -111,11 +112,12 @@ class Rebuilder:
         if name == "attribute":
             self._tx.output.side_effects.store_attr_mutations[own][key] = part
             return
-        held = own.__dict__[name]
-        if key is None and not isinstance(held, list | tuple | dict):
+        held: Any = own.__dict__[name]
+        kind = type(held)
+        if key is None and not issubclass(kind, list | tuple | dict):
             setattr(own, name, part)
-        elif isinstance(held, tuple):
-            setattr(own, name, type(held)((*held[:key], part, *held[key + 1 :])))
+        elif issubclass(kind, tuple):
+            setattr(own, name, kind((*held[:key], part, *held[key + 1 :])))
         else:
             if is_copy:
                 held = copy(held)
