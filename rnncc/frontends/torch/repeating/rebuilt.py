@@ -117,7 +117,9 @@ class Rebuilder:
         if key is None and not issubclass(kind, list | tuple | dict):
             setattr(own, name, part)
         elif issubclass(kind, tuple):
-            setattr(own, name, kind((*held[:key], part, *held[key + 1 :])))
+            entries = list(held)
+            entries[key] = part
+            setattr(own, name, kind(entries))
         else:
             if is_copy:
                 held = copy(held)
