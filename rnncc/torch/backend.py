@@ -23,6 +23,7 @@ from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.own_operators.constant_op import share_constants
 from rnncc.frontends.torch.own_operators.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.repeating.loops import read_few_steps
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
@@ -74,6 +75,7 @@ read_layers(lambda tx: is_for(backend, tx.output))
 keep_to_lengths(lambda tx: is_for(backend, tx.output))
 take_variables(lambda tx: is_for(backend, tx.output))
 run_setters(lambda tx: is_for(backend, tx.output))
+read_few_steps(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
 leave_packing()
 

@@ -107,11 +107,18 @@ class Editor:
             end -= size
         return x if (start, end) == (0, END) else self.new(aten.slice.Tensor, x, axis, start, end)
 
-    def select(self, x: Node, axis: int, place: int) -> Node:
-        """x[place] along an axis."""
+    def select(self, x: Node, axis: int, place: int, like: Node | None = None) -> Node:
+        """x[place] along an axis.
+
+        Args:
+            like: another place of it: what stands for one stands for all, but for where it begins.
+        """
         size = known(value_of(x).shape[axis])
-        near = size is not None and size - place <= min(NEAR, place)
-        return self.new(aten.select.int, x, axis, place - size if near else place)  # pyright: ignore
+        if size is not None and size - place <= min(NEAR, place):
+            place -= size
+        if like is not None:
+            return self.call(aten.select.int, (x, axis, place), {}, value_of(like))
+        return self.new(aten.select.int, x, axis, place)
 
     def move(self, x: Node, axis: int, to: int) -> Node:
         """An axis moved to another place."""

@@ -284,7 +284,7 @@ def _made(editor: Editor, node: Node) -> Node | None:
         changed = editor.new(target, *bound.args, **bound.kwargs)
     elif (same := _without_change(node.target)) is not None:
         changed = editor.new(same, *args, **node.kwargs)
-    elif node.op == "call_method" and _is_pointwise(target):
+    elif node.op == "call_method" and (target == "detach_" or _is_pointwise(target)):
         changed = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
     else:
         return None

@@ -349,10 +349,12 @@ class _Rolling:
         old.replace_all_uses_with(new, lambda user: user not in self.own)
 
     def _replace_rows(self, value: _Value, sequence: Node) -> None:
+        row = None
         for repeat in range(self.count):
             node = self.loop.rows[repeat][value[0]]
             if value[1] in self._leaving(node):
-                self._replace(value, repeat, self.editor.select(sequence, 0, repeat))
+                row = self.editor.select(sequence, 0, repeat, like=row)
+                self._replace(value, repeat, row)
 
     def _erase(self) -> None:
         for row in reversed(self.loop.rows):

@@ -1,0 +1,170 @@
+# pyright: basic, reportMissingImports=false
+"""Copies of the nodes of a step, for the steps that follow it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import torch
+import torch._refs
+from torch._dynamo.utils import get_fake_value, set_example_value
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+
+_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem})
+"""What a graph calls for its effect, which it has while the graph is read too."""
+_TURNED: dict[Any, Any] = {
+    operator.lt: operator.gt,
+    operator.gt: operator.lt,
+    operator.le: operator.ge,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
+"""Comparisons, by those with their sides turned."""
+_OWN = frozenset({"example_value", "unbacked_bindings"})
+"""What a node is told of its values, which are a copy's own."""
+_SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+
+
+def nodes_after(graph: Graph, last: Node) -> list[Node]:
+    """The nodes that a graph has after one."""
+    nodes, node = list[Node](), last.next
+    while node.op != "root":
+        nodes.append(node)
+        node = node.next
+    return nodes
+
+
+def can_copy(node: Node) -> bool:
+    """Whether a copy of a node does the same, and what stands for its value is known."""
+    is_tuple = isinstance(node.target, type) and issubclass(node.target, tuple)
+    is_known = "example_value" in node.meta or node.target in _FOR_EFFECT or is_tuple
+    return is_known and "unbacked_bindings" not in node.meta
+
+
+class Copier:
+    """Copies the nodes of a step to the end of the graph, one time after another.
+
+    Args:
+        nodes: those of the step.
+    """
+
+    def __init__(self, tx: Any, nodes: Sequence[Node]) -> None:
+        self._tx, self._nodes = tx, nodes
+        self._alone = set(_alone(nodes))
+
+    def copied(self, known: Mapping[Node, Any]) -> dict[Node, Any]:
+        """One copy.
+
+        Args:
+            known: numbers and nodes that stand in the place of others.
+
+        Returns:
+            `known`, and for each node its copy, or the number that it gives.
+        """
+        values = dict(known)
+
+        def value(node: Node) -> Any:
+            return values.get(node, node)
+
+        for node in self._nodes:
+            if node not in known:
+                args, kwargs = map_arg(node.args, value), map_arg(node.kwargs, value)
+                values[node] = self._copy(node, args, kwargs)
+        return values
+
+    def _copy(self, node: Node, args: Any, kwargs: Any) -> Any:
+        function: Any = node.target
+        if _is_number(node) and not _has_nodes((args, kwargs)):
+            if node.op == "call_method":
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            return function(*args, **kwargs)
+        graph, (target, args) = self._tx.output.graph, _without_symbols(node.target, args)
+        new = graph.create_node(node.op, target, args, kwargs, type_expr=node.type)
+        meta = {key: held for key, held in node.meta.items() if key not in _OWN}
+        new.meta = {key: copy(held) if type(held) is dict else held for key, held in meta.items()}
+        if node.target is torch._C._set_grad_enabled:
+            function(*args)
+        elif "example_value" in node.meta:
+            set_example_value(new, self._example(node, new))
+        else:
+            get_fake_value(new, self._tx)
+        return new
+
+    def _example(self, node: Node, new: Node) -> Any:
+        """What stands for a copy's value, as it would be were it read."""
+        held = node.meta["example_value"]
+        if node.op == "get_attr":
+            return held
+        if node in self._alone:
+            return pytree.tree_map_only(torch.Tensor, _again, held)
+        if new.target is operator.getitem:
+            operands: Any = map_arg(new.args, lambda arg: arg.meta["example_value"])
+            source, place = operands
+            if isinstance(source, tuple | list):
+                return source[place]
+        return get_fake_value(new, self._tx, allow_non_graph_fake=True)
+
+
+def _without_symbols(target: Any, args: Any) -> tuple[Any, Any]:
+    """What TorchDynamo writes where it has numbers, for what it writes where it has symbols."""
+    if target is torch.select and args[1] == 0 and type(args[2]) is int:
+        return operator.getitem, (args[0], args[2])
+    if target in _TURNED and isinstance(args[0], int | float) and isinstance(args[1], Node):
+        return _TURNED[target], (args[1], args[0])
+    return (torch.tensor if target is torch._refs.tensor else target), args
+
+
+def _again(fake: torch.Tensor) -> torch.Tensor:
+    with torch.set_grad_enabled(fake.requires_grad):
+        return fake.clone()
+
+
+def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes whose tensors share memory with none before: copies of those stand for theirs."""
+    outer = {source for node in nodes for source in node.all_input_nodes} - set(nodes)
+    seen = {memory for node in outer for memory in _memories(node)}
+    for node in nodes:
+        memories = list(_memories(node))
+        tensors = _tensors(node)
+        is_alone = len({*memories}) == len(tensors) > 0 and seen.isdisjoint(memories)
+        if is_alone and all(map(_is_plain, tensors)):
+            yield node
+        seen.update(memories)
+
+
+def _tensors(node: Node) -> list[torch.Tensor]:
+    held = pytree.tree_leaves(node.meta.get("example_value"))
+    return [leaf for leaf in held if isinstance(leaf, torch.Tensor)]
+
+
+def _memories(node: Node) -> Iterator[int]:
+    for tensor in _tensors(node):
+        yield tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def _is_plain(fake: torch.Tensor) -> bool:
+    """Whether a copy of a tensor has its strides, and none of its sizes is a symbol."""
+    return (
+        fake.layout is torch.strided
+        and not any(isinstance(size, torch.SymInt) for size in fake.shape)
+        and fake.storage_offset() == 0
+        and fake.detach().clone().stride() == fake.stride()
+    )
+
+
+def _is_number(node: Node) -> bool:
+    held = node.meta.get("example_value")
+    calls = node.op in ("call_function", "call_method")
+    return calls and isinstance(held, _SYMBOLIC | int | float | bool)
+
+
+def _has_nodes(arguments: Any) -> bool:
+    nodes = list[Node]()
+    map_arg(arguments, nodes.append)
+    return bool(nodes)
