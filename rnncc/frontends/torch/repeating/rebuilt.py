@@ -117,9 +117,7 @@ class Rebuilder:
         if key is None and not issubclass(kind, list | tuple | dict):
             setattr(own, name, part)
         elif issubclass(kind, tuple):
-            entries = list(held)
-            entries[key] = part
-            setattr(own, name, kind(entries))
+            setattr(own, name, kind(part if at == key else old for at, old in enumerate(held)))
         else:
             if is_copy:
                 held = copy(held)
