@@ -29,6 +29,7 @@ class Net(nn.Module):
         self.register_buffer("mean", torch.zeros(UNITS))
         self.kept: Any = None
         self.count, self.scale, self.rows, self.table = 0, 1.0, [], {}
+        self.given = [torch.randn(N, UNITS) for _ in range(T)]
         self.program = program
 
     def forward(self, x: Any) -> Any:

@@ -57,6 +57,16 @@ def decaying(net, x):
 
 
 @copies()
+def moved(net, x):
+    h, w, before = zeros(), 0.5, 0.0
+    for t in range(T):
+        h = net.cell(x[:, t], h)
+        before = w
+        w = t * 0.1
+    return h, w, before
+
+
+@copies()
 def alternating(net, x):
     h, flip = zeros(), False
     for t in range(T):
@@ -156,6 +166,22 @@ def over_rows(net, x):
         h = net.cell(a + b, h) + t
         ys.append(h)
     return ys
+
+
+@copies()
+def over_list(net, x):
+    h = zeros()
+    for row in net.given:
+        h = net.cell(row, h)
+    return h
+
+
+@copies()
+def over_branches(net, x):
+    h = zeros()
+    for t in range(T):
+        h = torch.cond(h.sum() > t, lambda a, t=t: a + t, lambda a: a * 2, (h,)) + x[:, t]
+    return h
 
 
 @copies(7)

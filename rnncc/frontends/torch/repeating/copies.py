@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
 import torch
 import torch._refs
 from torch._dynamo.utils import get_fake_value, set_example_value
+from torch._ops import HigherOrderOperator
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
@@ -40,11 +41,21 @@ def nodes_after(graph: Graph, last: Node) -> list[Node]:
     return nodes
 
 
-def can_copy(node: Node) -> bool:
-    """Whether a copy of a node does the same, and what stands for its value is known."""
+def can_copy(node: Node, others: Collection[Node]) -> bool:
+    """Whether a copy of a node does the same, and what stands for its value is known.
+
+    Operators that have graphs, such as `torch.cond`, take no number in the place of a symbol.
+
+    Args:
+        others: the nodes among which it is copied.
+    """
     is_tuple = isinstance(node.target, type) and issubclass(node.target, tuple)
     is_known = "example_value" in node.meta or node.target in _FOR_EFFECT or is_tuple
-    return is_known and "unbacked_bindings" not in node.meta
+    if node.op == "placeholder" or not is_known or "unbacked_bindings" in node.meta:
+        return False
+    if not isinstance(node.target, HigherOrderOperator):
+        return True
+    return not any(source in others and _is_number(source) for source in node.all_input_nodes)
 
 
 class Copier:

@@ -73,8 +73,10 @@ def read_few_steps(applies: Callable[[Any], bool]) -> None:
 
     @wraps(compile_subgraph)
     def compile_whole(graph: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        if (opened := _loops_of(graph).open) is not None:
-            opened.spring()  # code has left the loop, or there is to be a break
+        loops = _loops_of(graph)
+        if loops.open is not None:
+            loops.open.spring()  # code has left the loop, or there is to be a break
+        loops.forget()
         return compile_subgraph(graph, tx, *args, **kwargs)
 
     graphs.compile_subgraph = compile_whole
@@ -94,6 +96,10 @@ class _Loops:
 
     open: _Step | None = None
     _last: dict[tuple[int, int], _LoopRead] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Keep nothing of the loops that were read."""
+        self._last.clear()
 
     def arrive(self, tx: Any, step: Any) -> bool:
         """Do what is to be done at the head of a loop; whether a step is begun that is for others.
@@ -261,8 +267,9 @@ class _Step:
         after = Picture(tx, self.loop.live)
         nodes = nodes_after(tx.output.graph, self._last)
         appended = [after.of(entry) for held in self._lists for entry in held.items.own()]
-        can_make = all(map(can_copy, nodes)) and all(map(self._before.can_make, appended))
-        if not can_make or _tally(tx) != self._tally:
+        can_make = all(map(self._before.can_make, appended)) and _tally(tx) == self._tally
+        own = set(nodes)
+        if not can_make or not all(can_copy(node, own) for node in nodes):
             self.spring()
         try:
             change = Change.between(self._before, after, self._symbols.counters)

@@ -292,10 +292,12 @@ class Change:
         self, old: Sight, new: Sight, holder: Sight | None, at: Any, vary: bool
     ) -> None:
         is_number = new.is_number or type(new.variable) is SymNodeVariable
-        if old.node is not None and old.node in self.counters and is_number:
+        if old.node is not None and old.node in self.counters:
+            if not is_number or new.like[1] not in (int, torch.SymInt):
+                raise Differs
             self.counted[old.node] = new.like[-1]
         elif type(old.variable) is Withheld:
-            if not is_number and type(new.variable) is not Withheld:
+            if not is_number and new.variable is not old.variable:  # another, moved here unread
                 raise Differs
         elif old.like != new.like:
             if not (vary and old.is_number and new.is_number):
