@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rnncc_runtime.arrays import counts_in
-
 from rnncc.kern.signatures import C_TYPES
 from rnncc.names import in_comment
 from rnncc.platforms import LINE, system_of
@@ -184,6 +182,8 @@ def _entries(
 
 
 def _note(entry: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    from rnncc_runtime.arrays import counts_in
+
     counts = counts_in(metadata).get(entry["name"], ())
     if counts:
         along = " and ".join(f"{in_comment(count)} along axis {axis}" for count, axis in counts)
