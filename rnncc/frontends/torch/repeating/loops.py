@@ -43,6 +43,8 @@ LEAST = 12
 """Steps from which on a loop is not read step by step."""
 MOST_TRIES = 3
 """Steps that may stand for no other before a loop is read as it is."""
+MOST_LOOKS = 4
+"""Steps that may differ from the one before; behind each other, twice as many are not compared."""
 _READS_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
@@ -165,6 +167,7 @@ class _LoopRead:
         body = tx.instructions[tx.instructions.index(step) + 1]
         self.read = live_names(tx, body)
         self._before: Picture | None = None
+        self._differed = self._unseen = 0
         self._last = self.last_before = tx.output.graph._root
 
     @property
@@ -181,15 +184,23 @@ class _LoopRead:
         Args:
             iterator: what the loop goes over, which code must not reach otherwise.
         """
+        if self._unseen > 0:
+            self._unseen, self._before = self._unseen - 1, None
+            return None
         for name in set(self.tx.symbolic_locals) - self.live:
             del self.tx.symbolic_locals[name]
         before, self._before = self._before, Picture(self.tx, self.live)
         self.last_before, self._last = self._last, self.tx.output.graph._root.prev
-        if before is None or any(map(self._before.has, parts(iterator))):
+        if before is None:
             return None
         try:
+            if any(map(self._before.has, parts(iterator))):
+                raise Differs
             return Change.between(before, self._before)
         except Differs:
+            self._differed += 1
+            if self._differed > MOST_LOOKS:
+                self._unseen = 2 ** (self._differed - MOST_LOOKS)
             return None
 
 
