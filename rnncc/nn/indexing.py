@@ -84,9 +84,15 @@ def gather_elements(b: Builder, x: SSAValue, index: SSAValue, axis: int) -> SSAV
 
 def element_places(b: Builder, index: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:
     """The numbers in a flat tensor of the elements [index[i, j], j] along axis 0, and so on."""
-    places = [b.iota(dims_of(index), other, "i64") for other in range(len(dims))]
+    return flat_places(b, _all_places(b, index, axis), dims)
+
+
+def _all_places(b: Builder, index: SSAValue, axis: int) -> list[SSAValue]:
+    """The places of elements along all axes, by those along one."""
+    dims = dims_of(index)
+    places = [b.iota(dims, other, "i64") for other in range(len(dims))]
     places[axis] = b.cast(index, "i64")
-    return flat_places(b, places, dims)
+    return places
 
 
 def put_elements(
@@ -100,11 +106,7 @@ def put_elements(
 ) -> SSAValue:
     """x where [index[i, j], j] along axis 0, and so on, is new[i, j]; `kind` and `counted` as of
     `put`."""
-    dims, count = dims_of(x), (product(dims_of(index)),)
-    place = b.reshape(element_places(b, index, dims, axis), count)
-    counted = None if counted is None else b.reshape(counted, count)
-    flat = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind, counted)
-    return b.reshape(flat, dims)
+    return put_slices(b, x, new, _all_places(b, index, axis), kind, counted)
 
 
 def put_slices(

@@ -36,20 +36,30 @@ def computed_number(n: Node, index: int, size: Dim) -> tuple[SSAValue, Dim]:
     if any(d != 1 for d in value.dims):
         raise n.error(f"has {shape_text(value.dims)} numbers for one")
     number = n.b.reshape(n.b.cast(n.x(index), "i64"), ())
-    most = most_of(n, number) or n.most_given()
+    most = _most_allowed(n, number)
     return _up_to(n, number, size if most is None else smaller(most, size))
 
 
 def bounded_number(n: Node, number: SSAValue) -> tuple[SSAValue, Dim] | None:
     """The same of a number that something bounds; None where nothing does."""
-    most = most_of(n, number) or n.most_given()
+    most = _most_allowed(n, number)
     return None if most is None else _up_to(n, number, most)
 
 
 def _up_to(n: Node, number: SSAValue, most: Dim) -> tuple[SSAValue, Dim]:
+    return one_that_fits(n.b, number, _fits(n, number, most)), most
+
+
+def _fits(n: Node, number: SSAValue, most: Dim) -> SSAValue:
+    """Whether a number is from 0 to the most that it may be."""
     b = n.b
-    fits = b.logical("and", _is_natural(n, number), b.compare("le", number, b.size(most, "i64")))
-    return one_that_fits(b, number, fits), most
+    return b.logical("and", _is_natural(n, number), b.compare("le", number, b.size(most, "i64")))
+
+
+def _most_allowed(n: Node, number: SSAValue) -> Dim | None:
+    """The most that a number may be, or what the user gives as the most."""
+    most = most_of(n, number)
+    return n.most_given() if most is None else most
 
 
 def most_of(n: Node, number: SSAValue) -> Dim | None:
@@ -134,11 +144,10 @@ def put_around(
     assert count is not None and x is not None
     around = [n.scope.number(p) if isinstance(p, Dim) else p for p in (before, behind)]
     total = reduce(b.add, around, count)
-    most = most_of(n, total)
-    most = n.most_given() if most is None else most
+    most = _most_allowed(n, total)
     if most is None:
         return None
-    fits = b.logical("and", _is_natural(n, total), b.compare("le", total, b.size(most, "i64")))
+    fits = _fits(n, total, most)
     if number is None:  # what is cut off is there, and a row to repeat
         lasting = [_is_natural(n, b.add(count, each)) for each in around]
         repeated = b.compare("gt", count, n.full(0, count))
@@ -156,10 +165,8 @@ def put_around(
     last = everywhere(b.maximum(b.sub(count, n.full(1, count)), n.full(0, count)))
     y = b.gather(x, b.maximum(b.minimum(at, last), b.full_like(at, 0)), rows.axis)
     if number is not None:
-        below, behind_all = (
-            b.compare("lt", at, b.full_like(at, 0)),
-            b.compare("ge", at, everywhere(count)),
-        )
+        below = b.compare("lt", at, b.full_like(at, 0))
+        behind_all = b.compare("ge", at, everywhere(count))
         dims, dtype = dims_of(y), dtype_of(y)
         other = number if isinstance(number, SSAValue) else b.fill(number, (), dtype)
         outside = b.broadcast(b.logical("or", below, behind_all), dims, [rows.axis])
