@@ -16,10 +16,11 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.trace import KeepsTensors
+from rnncc.frontends.torch.unrolled.functional import unwrapped
 from rnncc.torch.all_steps import Manner, all_steps, check_same, count_of_steps
 from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
-from rnncc.torch.objects.kept import Snapshot, StatePlace, put, together, unwrapped
+from rnncc.torch.objects.kept import Snapshot, StatePlace, put, tensors_of, together
 from rnncc.torch.objects.trees import leaves, mapped, with_tensors
 from rnncc.torch.tracing import code_of
 
@@ -174,7 +175,7 @@ def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:
 
 
 def _types(state: Any) -> list[torch.dtype]:
-    return [x.dtype for x in leaves(state) if isinstance(x, torch.Tensor)]
+    return [x.dtype for x in tensors_of(state)]
 
 
 def _typed_as(first: Any, rest: Any) -> Any:

@@ -15,9 +15,9 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.unrolled.functional import unwrapped
 from rnncc.records import record
 from rnncc.torch.objects.places import NOTHING, is_alike, package_of, value_at
 from rnncc.torch.objects.trees import leaves
@@ -258,13 +258,6 @@ def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[St
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors in a nest of tuples, lists and dicts."""
     return [x for x in leaves(value) if isinstance(x, torch.Tensor)]
-
-
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor of all instances, within transforms of torch.func."""
-    while is_functorch_wrapped_tensor(tensor):
-        tensor = get_unwrapped(tensor)
-    return tensor
 
 
 def _is_registered(place: StatePlace) -> bool:

@@ -17,7 +17,7 @@ from torch.fx.node import map_arg
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
-from rnncc.frontends.torch.unrolled.view import value_of, with_value
+from rnncc.frontends.torch.unrolled.view import is_call, value_of, with_value
 
 _HINT = "x = x + 1, not x += 1"
 
@@ -67,9 +67,8 @@ def _same_tensor(node: Node) -> Node | None:
     """The operand that an operator gives as it is."""
     source: Any = node.args[0] if node.args else None
     # In graphs of Dynamo's the target may be a method's name, too.
-    is_call = node.op in ("call_function", "call_method")
     of_python = getattr(node.target, "__module__", "") == "_operator"
-    if not is_call or of_python or changed_by(node) is not None:
+    if not is_call(node) or of_python or changed_by(node) is not None:
         return None
     if not isinstance(source, Node) or _layout_of(source) is None:
         return None

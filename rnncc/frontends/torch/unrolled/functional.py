@@ -235,12 +235,14 @@ class _Memories:
 def memories_of(value: Any) -> list[int]:
     """What tells the memory of tensors apart."""
     return [
-        _plain(x).untyped_storage()._cdata for x in parts_of(value) if isinstance(x, torch.Tensor)
+        unwrapped(x).untyped_storage()._cdata
+        for x in parts_of(value)
+        if isinstance(x, torch.Tensor)
     ]
 
 
-def _plain(x: torch.Tensor) -> torch.Tensor:
-    """A tensor without what transforms of torch.func put around it."""
+def unwrapped(x: torch.Tensor) -> torch.Tensor:
+    """A tensor without what transforms of torch.func put around it: that of all instances."""
     while is_functorch_wrapped_tensor(x):
         x = get_unwrapped(x)
     return x
