@@ -16,6 +16,9 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.unrolled.functional import memories_of
+from rnncc.frontends.torch.unrolled.view import is_call, value_of
+
 _FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem})
 """What a graph calls for its effect, which it has while the graph is read too."""
 _TURNED: dict[Any, Any] = {
@@ -139,10 +142,10 @@ def _again(fake: torch.Tensor) -> torch.Tensor:
 def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
     """The nodes whose tensors share memory with none before: copies of those stand for theirs."""
     outer = {source for node in nodes for source in node.all_input_nodes} - set(nodes)
-    seen = {memory for node in outer for memory in _memories(node)}
+    seen = {memory for node in outer for memory in memories_of(_tensors(node))}
     for node in nodes:
-        memories = list(_memories(node))
         tensors = _tensors(node)
+        memories = memories_of(tensors)
         is_alone = len({*memories}) == len(tensors) > 0 and seen.isdisjoint(memories)
         if is_alone and all(map(_is_plain, tensors)):
             yield node
@@ -150,13 +153,8 @@ def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _tensors(node: Node) -> list[torch.Tensor]:
-    held = pytree.tree_leaves(node.meta.get("example_value"))
-    return [leaf for leaf in held if isinstance(leaf, torch.Tensor)]
-
-
-def _memories(node: Node) -> Iterator[int]:
-    for tensor in _tensors(node):
-        yield tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    """The tensors of a result, of nests in it, too."""
+    return [x for x in pytree.tree_leaves(value_of(node)) if isinstance(x, torch.Tensor)]
 
 
 def _is_plain(fake: torch.Tensor) -> bool:
@@ -170,9 +168,7 @@ def _is_plain(fake: torch.Tensor) -> bool:
 
 
 def _is_number(node: Node) -> bool:
-    held = node.meta.get("example_value")
-    calls = node.op in ("call_function", "call_method")
-    return calls and isinstance(held, _SYMBOLIC | int | float | bool)
+    return is_call(node) and isinstance(value_of(node), _SYMBOLIC | int | float | bool)
 
 
 def _has_nodes(arguments: Any) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -65,24 +66,20 @@ def _is_begun(generator: Any) -> bool:
     return generator.code is _ENUMERATE and bool(generator.inline_tracer.stack)
 
 
-def is_plain(iterator: Any) -> bool:
-    """Whether an iterator's entries can be taken before code asks for them."""
+def has_left(iterator: Any, steps: int) -> bool:
+    """Whether so many entries are left in an iterator, to be taken before code asks for them."""
     try:
-        return bool(list(parts(iterator)))
+        return all(_left(part) >= steps for part in parts(iterator))
     except Differs:
         return False
 
 
-def at_least(iterator: Any, steps: int) -> bool:
-    """Whether so many entries are left in an iterator, as far as is seen without taking them."""
-    kind = type(iterator)
-    if kind is ZipVariable:
-        return all(at_least(part.unwrap(), steps) for part in _zipped(iterator))
+def _left(part: Any) -> float:
+    """How many entries a part of an iterator has; no bound of those that go over others."""
+    kind = type(part)
     if kind is RangeIteratorVariable:
-        return iterator.len >= steps
-    if kind is LocalGeneratorObjectVariable:
-        return at_least(iterator.inline_tracer.stack[-1].unwrap(), steps)
-    return len(iterator.items) - iterator.index >= steps
+        return part.len
+    return len(part.items) - part.index if issubclass(kind, ListIteratorVariable) else math.inf
 
 
 def taken(tx: Any, iterator: Any) -> list[Any]:

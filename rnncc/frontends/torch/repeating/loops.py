@@ -20,8 +20,7 @@ from rnncc.frontends.torch.repeating.copies import Copier, can_copy, nodes_after
 from rnncc.frontends.torch.repeating.indices import take_symbols
 from rnncc.frontends.torch.repeating.items import (
     Symbols,
-    at_least,
-    is_plain,
+    has_left,
     iterator_over,
     parts,
     taken,
@@ -117,7 +116,7 @@ class _Loops:
             _log.debug("a loop is read step by step", exc_info=True)
             if self.open is not None:
                 self.open.spring()
-            _given_up(tx).add((tx.f_code, step.offset))
+            _given_up(tx).add(_key(tx, step))
             return False
 
     def _arrive(self, tx: Any, step: Any) -> bool:
@@ -126,10 +125,10 @@ class _Loops:
                 return False
             self.open.end()
             self.open = None
-        if (tx.f_code, step.offset) in _given_up(tx):
+        if _key(tx, step) in _given_up(tx):
             return False
         iterator = tx.stack[-1].realize()
-        if not is_plain(iterator) or not at_least(iterator, LEAST):
+        if not has_left(iterator, LEAST):
             return False
         loop = self._last.get((id(tx), id(step)))
         if loop is None:
@@ -147,6 +146,11 @@ def _given_up(tx: Any) -> set[tuple[Any, int]]:
     if not hasattr(log, "read_whole"):
         log.read_whole = set()
     return log.read_whole
+
+
+def _key(tx: Any, step: Any) -> tuple[Any, int]:
+    """A loop in code, in whichever frame."""
+    return tx.f_code, step.offset
 
 
 def _tally(tx: Any) -> tuple[Any, ...]:
@@ -169,10 +173,6 @@ class _LoopRead:
         self._before: Picture | None = None
         self._differed = self._unseen = 0
         self._last = self.last_before = tx.output.graph._root
-
-    @property
-    def key(self) -> tuple[Any, int]:
-        return self.tx.f_code, self.step.offset
 
     def is_worth(self) -> bool:
         reads = not _READS_NAMES.isdisjoint(self.tx.f_code.co_names)
@@ -217,7 +217,7 @@ class _Step:
     def spring(self) -> NoReturn:
         """Have the loop read step by step: code has read what differs between steps."""
         self.loops.open = None
-        _given_up(self.tx).add(self.loop.key)
+        _given_up(self.tx).add(_key(self.tx, self.step))
         log = self.tx.speculation_log
         del log.entries[len(self._failed) :]
         for entry, failed in zip(log.entries, self._failed, strict=True):
@@ -235,7 +235,7 @@ class _Step:
         self._symbols = Symbols.of(tx, self.entries)
         for number in self._change.numbers:
             self._hide(*number)
-        self._lists = list(self._change.grown)
+        self._lists = self._change.grown
         for variable in self._lists:
             variable.items = Growing(variable.items, self.spring)
         self._before = Picture(tx, self.loop.live)

@@ -215,14 +215,14 @@ class Change:
 
     Attributes:
         nodes: the tensors' nodes by those before.
-        grown: lists that have only grown, with how long they were.
+        grown: lists that have only grown.
         numbers: numbers that are not what they were: what holds each, where, and both.
         counters: the nodes of symbols that stand for numbers before the step.
         counted: what those are after it, in symbols.
     """
 
     nodes: dict[Node, Node] = field(default_factory=dict)
-    grown: dict[Any, int] = field(default_factory=dict)
+    grown: list[Any] = field(default_factory=list)
     numbers: list[tuple[Sight | None, Any, Sight, Sight]] = field(default_factory=list)
     counters: Collection[Node] = ()
     counted: dict[Node, Any] = field(default_factory=dict)
@@ -270,7 +270,8 @@ class Change:
                 raise Differs
             self._pairs[id(old)] = new
             if old.parts.keys() != new.parts.keys():
-                self.grown[new.variable] = _grown(old, new, vary)
+                _check_grown(old, new, vary)
+                self.grown.append(new.variable)
                 return
             for key, part in old.parts.items():
                 self._compare(part, new.parts[key], new, key, vary)
@@ -320,14 +321,12 @@ def _alike(old: Sight, new: Sight) -> bool:
     return old.like == new.like
 
 
-def _grown(old: Sight, new: Sight, vary: bool) -> int:
-    """How long a list was that has entries more than before, and is else the same."""
-    length = len(old.parts)
-    same = old.variable is new.variable and length < len(new.parts)
+def _check_grown(old: Sight, new: Sight, vary: bool) -> None:
+    """Check that a list has entries more than before, and is else the same."""
+    same = old.variable is new.variable and len(old.parts) < len(new.parts)
     expected = [("items", i) for i in range(len(new.parts))]
     growing = type(new.variable.__dict__.get("items")) in ((list,) if vary else (Growing,))
     if not (same and growing and list(new.parts) == expected):
         raise Differs
     if any(old.parts[key].variable is not new.parts[key].variable for key in old.parts):
         raise Differs
-    return length
