@@ -16,7 +16,7 @@ from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, dense
 from rnncc.kern.dialect import Buffer, For, Func, Row
 from rnncc.kern.kernels import Gemm, Map
-from rnncc.kern.packing import pack
+from rnncc.kern.packing import PackedGeometry, pack
 from rnncc.kern.program import KernelProgram, Port
 
 T, N = Dim.of("T"), Dim.of("N")
@@ -77,12 +77,12 @@ class Kern:
         domain: Sequence[Size],
         a: tuple[SSAValue, Access],
         weights: SSAValue,
-        geometry: tuple[int, int, int],
+        geometry: PackedGeometry,
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Body,
     ) -> Operation:
-        block = region(ins, body, slots=geometry[1])
+        block = region(ins, body, slots=geometry.slots)
         dims = [Dim.of(d) for d in domain]
         return self.add(Gemm(dims, a, weights, geometry, ins, outs, block))
 
@@ -157,7 +157,7 @@ def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgr
             [extent, N, hidden],
             (k.row(x, first, N * depth), row_major([extent, N, depth])),
             w,
-            (depth, 4, panel),
+            PackedGeometry(depth, 4, panel),
             [],
             outs,
             lambda b, *z: z,
@@ -173,7 +173,7 @@ def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgr
             [N, hidden],
             (h, access),
             u,
-            (hidden, 4, panel),
+            PackedGeometry(hidden, 4, panel),
             ins,
             [(out, access), (cell, access)],
             _lstm_cell,

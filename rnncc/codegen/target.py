@@ -100,6 +100,10 @@ class Target(Protocol):
         """
         ...
 
+    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+        """How many columns of such a panel stand side by side (`packing.pack`); 0 for all."""
+        ...
+
     def weights_dtype(self, precision: str) -> str:
         """The type of packed weights of a precision: f32, bf16, i8 or u8.
 

@@ -266,7 +266,7 @@ class _Machine:
         pairs = zip(op.ins, op.in_accesses, strict=True)
         sources = [self._view(b, access, shape) for b, access in pairs]
         dtype = buffer_dtype(op.out)
-        packed = pack(sources, op.panel.data, 0, GROUP[dtype])
+        packed = pack(sources, op.panel.data, 0, GROUP[dtype], op.stripe.data)
         packed = to_bf16(packed) if dtype == "bf16" else packed
         out = self._flat(op.out, packed.size)
         _check_apart(out, sources)
@@ -338,7 +338,8 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     a, packed, *scales = factors
     a = a.reshape(*a.shape[: len(op.dims) - 1], op.depth.data)
     dtype, slots, panel = buffer_dtype(op.weights), op.slots.data, op.panel.data
-    weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
+    geometry = slots, op.units, op.depth.data, panel, GROUP[dtype], op.stripe.data
+    weights = unpack(packed, *geometry)
     offset = OFFSET if dtype == "u8" else 0
     if a.dtype == np.int8:
         return [integer_product(a, w.astype(np.int16).T - offset) for w in weights]

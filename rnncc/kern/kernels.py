@@ -36,6 +36,7 @@ from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.active_rows import ListedRows, chosen
+from rnncc.kern.packing import PackedGeometry
 from rnncc.records import record
 
 
@@ -193,8 +194,8 @@ class Gemm(Kernel):
     """outs[r..., u] = body(z₀, z₁, ..., ins[r..., u]) with z_s = Σₖ a[r..., k] · weights[s, u, k]
 
     The domain is the rows' axes, then the units. k runs from 0 up, one fused multiply-add a
-    step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots` and
-    `panel`. The body takes the slots' sums, then the inputs.
+    step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots`,
+    `panel` and `stripe`. The body takes the slots' sums, then the inputs.
 
     With `k_sizes` a row is what a window holds, such as taps and channels: k counts through these
     axes, the last one fastest, and a is accessed over the rows' axes and them.
@@ -214,6 +215,7 @@ class Gemm(Kernel):
     depth = prop_def(IntAttr)
     slots = prop_def(IntAttr)
     panel = prop_def(IntAttr)
+    stripe = prop_def(IntAttr)
     a_access = prop_def(ArrayAttr)
     k_sizes = opt_prop_def(ArrayAttr)
 
@@ -222,7 +224,7 @@ class Gemm(Kernel):
         domain: Sequence[Dim],
         a: tuple[SSAValue, Access],
         weights: SSAValue,
-        geometry: tuple[int, int, int],
+        geometry: PackedGeometry,
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
@@ -230,11 +232,10 @@ class Gemm(Kernel):
         some: ListedRows | None = None,
         k_sizes: Sequence[Dim] = (),
     ) -> None:
-        """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
+        """`a` is accessed over the rows' axes and k.
 
         `converted`: the scales and the room. `k_sizes`: of the axes that k runs along, if several.
         """
-        depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
         rows, row_properties = chosen(some)
         super().__init__(
@@ -242,9 +243,10 @@ class Gemm(Kernel):
             properties={
                 **row_properties,
                 "domain": dims_attr(domain),
-                "depth": IntAttr(depth),
-                "slots": IntAttr(slots),
-                "panel": IntAttr(panel),
+                "depth": IntAttr(geometry.depth),
+                "slots": IntAttr(geometry.slots),
+                "panel": IntAttr(geometry.panel),
+                "stripe": IntAttr(geometry.stripe),
                 "a_access": access_attr(a[1]),
                 "accesses": ArrayAttr(access_attr(access) for _, access in (*ins, *outs)),
                 "k_sizes": dims_attr(k_sizes) if k_sizes else None,

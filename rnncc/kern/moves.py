@@ -28,9 +28,9 @@ class Pack(IRDLOperation):
     """Weights in the order in which `kern.gemm` reads them.
 
     Source s gives weights[s, u, k] over the axes (u, k). The units are cut into panels of
-    `panel` units, the last one as wide as what is left; a panel holds, for each k, for each slot,
-    its units side by side. One vector of slack follows the last panel. An out of bf16 gets weights
-    rounded to nearest even, two k of a unit beside each other, zero behind the last one.
+    `panel` units, the last one as wide as what is left, and whole panels into stripes of `stripe`
+    columns, as `packing.pack` has it. One vector of slack follows the last panel. An out of bf16
+    gets weights rounded to nearest even, two k of a unit beside each other, zero behind the last.
     """
 
     name = "kern.pack"
@@ -39,6 +39,7 @@ class Pack(IRDLOperation):
     depth = prop_def(IntAttr)
     units = prop_def(IntAttr)
     panel = prop_def(IntAttr)
+    stripe = prop_def(IntAttr)
     accesses = prop_def(ArrayAttr)
 
     def __init__(
@@ -48,6 +49,7 @@ class Pack(IRDLOperation):
         depth: int,
         units: int,
         panel: int,
+        stripe: int = 0,
     ) -> None:
         super().__init__(
             operands=[[b for b, _ in sources], out],
@@ -55,6 +57,7 @@ class Pack(IRDLOperation):
                 "depth": IntAttr(depth),
                 "units": IntAttr(units),
                 "panel": IntAttr(panel),
+                "stripe": IntAttr(stripe),
                 "accesses": ArrayAttr(access_attr(a) for _, a in sources),
             },
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rnncc.ir.ops.base import Array
+from rnncc.records import record
 
 GROUP = {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}
 """How many k of a unit stand side by side, by the weights' type: what one instruction takes.
@@ -18,12 +19,33 @@ OFFSET = 128
 """What takes -128..127, the range of i8, to 0..255, that of u8."""
 
 
-def pack(matrices: Sequence[Array], panel: int, slack: int, group: int = 1) -> Array:
+@record
+class PackedGeometry:
+    """How a product's weights are packed.
+
+    Attributes:
+        depth: k of a sum.
+        slots: sums of a unit.
+        panel: units of a whole panel.
+        stripe: columns of a whole panel that stand side by side, as `pack` has it.
+    """
+
+    depth: int
+    slots: int
+    panel: int
+    stripe: int = 0
+
+
+def pack(
+    matrices: Sequence[Array], panel: int, slack: int, group: int = 1, stripe: int = 0
+) -> Array:
     """One [units, depth] matrix a slot, cut into panels of units.
 
-    A panel holds, for each `group` of k, for each slot, its units side by side, each with its k;
-    zeros fill the last group. The last panel is as wide as what is left. `slack` zeros follow.
-    Returns a flat array of the matrices' type.
+    A panel's columns are its units of the first slot, then those of the second, and so on. It is
+    cut into stripes of so many columns, of which each holds, for each `group` of k, its columns
+    side by side, each with its k; zeros fill the last group. A `stripe` of 0 is as wide as the
+    panel. The last panel has the units that are left, in one stripe. `slack` zeros follow. Returns
+    a flat array of the matrices' type.
     """
     weights = np.stack(matrices)
     slots, units, depth = weights.shape
@@ -33,7 +55,10 @@ def pack(matrices: Sequence[Array], panel: int, slack: int, group: int = 1) -> A
     groups = weights.reshape(slots, units, weights.shape[2] // group, group)
     whole = units - units % panel
     panels = groups[:, :whole].reshape(slots, whole // panel, panel, *groups.shape[2:])
-    parts = [panels.transpose(1, 3, 0, 2, 4), groups[:, whole:].transpose(2, 0, 1, 3)]
+    stripe = stripe or slots * panel
+    cut = whole // panel, slots * panel // stripe, stripe
+    stripes = panels.swapaxes(0, 1).reshape(*cut, *groups.shape[2:])
+    parts = [stripes.swapaxes(2, 3), groups[:, whole:].transpose(2, 0, 1, 3)]
     return np.concatenate([*(p.ravel() for p in parts), np.zeros(slack, weights.dtype)])
 
 
@@ -43,15 +68,24 @@ def packed_depth(depth: int, group: int) -> int:
 
 
 def unpack(
-    flat: Array, slots: int, units: int, depth: int, panel: int, group: int = 1
+    flat: Array,
+    slots: int,
+    units: int,
+    depth: int,
+    panel: int,
+    group: int = 1,
+    stripe: int = 0,
 ) -> list[Array]:
     """The inverse of `pack`: one [units, depth] matrix a slot; what follows them is not read."""
     whole, full = units - units % panel, packed_depth(depth, group)
     border, end = slots * whole * full, slots * units * full
     assert flat.size >= end, f"{flat.size} packed elements, expected at least {end}"
-    panels = flat[:border].reshape(whole // panel, full // group, slots, panel, group)
+    stripe = stripe or slots * panel
+    cut = whole // panel, slots * panel // stripe
+    stripes = flat[:border].reshape(*cut, full // group, stripe, group)
+    panels = stripes.swapaxes(2, 3).reshape(whole // panel, slots, panel, full)
     rest = flat[border:end].reshape(full // group, slots, units - whole, group)
-    front = panels.transpose(2, 0, 3, 1, 4).reshape(slots, whole, full)
+    front = panels.swapaxes(0, 1).reshape(slots, whole, full)
     back = rest.transpose(1, 2, 0, 3).reshape(slots, units - whole, full)
     matrices: Array = np.concatenate([front, back], axis=1)[:, :, :depth]
     return list(matrices)

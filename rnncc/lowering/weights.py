@@ -16,7 +16,7 @@ from rnncc.ir.types import ITEM_BYTES, NUMPY, dims_of, dtype_of
 from rnncc.kern import moves
 from rnncc.kern.access import Access, buffer_dtype, packed_elements
 from rnncc.kern.dialect import Buffer
-from rnncc.kern.packing import GROUP, OFFSET, pack, packed_depth
+from rnncc.kern.packing import GROUP, OFFSET, PackedGeometry, pack, packed_depth
 from rnncc.lowering.maps import Placed, is_view
 from rnncc.records import record
 
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
     from rnncc.codegen.target import Target
     from rnncc.lowering.walk import Lowering
 
-Geometry = tuple[int, int, int]
-"""Depth, slots, panel: see `kern.gemm`."""
-
 
 @record
 class ProductOperands:
     """What a product takes: weights; scales where they are integers; room for rows."""
 
     buffer: SSAValue
-    geometry: Geometry
+    geometry: PackedGeometry
     converted: tuple[SSAValue | None, SSAValue | None] = (None, None)
 
 
@@ -133,23 +130,24 @@ class WeightTable:
         is_held = place.buffer in self._arrays and place.access.offset.is_static
         dtype = self._stored(place.buffer, depth) if is_held else buffer_dtype(place.buffer)
         target = lowering.target.of(dtype_of(op.b))
-        panel = target.panel(len(starts), units, dtype, depth)
+        slots, panel = len(starts), target.panel(len(starts), units, dtype, depth)
+        geometry = PackedGeometry(depth, slots, panel, target.stripe(slots, panel, dtype, depth))
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
             # Known weights are packed while compiling and lie in the library as tiles read them;
             # what the caller hands over is packed by the call.
             if is_held:
-                packed = self._pack_now(place.buffer, sources, units, depth, panel)
+                packed = self._pack_now(place.buffer, sources, units, geometry)
             else:
                 home = self._home(op.b, place)
-                packed = self._pack_later(place.buffer, sources, units, depth, panel, home)
+                packed = self._pack_later(place.buffer, sources, units, geometry, home)
                 # A matrix that changes from step to step is packed for this product alone, so it is
                 # not noted.
                 if home is None:
-                    return ProductOperands(packed, (depth, len(starts), panel))
+                    return ProductOperands(packed, geometry)
             self._packed[key] = packed
         packed = self._packed[key]
-        return ProductOperands(packed, (depth, len(starts), panel), self._converted(packed, depth))
+        return ProductOperands(packed, geometry, self._converted(packed, depth))
 
     def _converted(self, packed: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
         """The scales of integers, and room for a product's rows where they are converted."""
@@ -174,9 +172,10 @@ class WeightTable:
         return lowering.builders[0] if outside and row is None else None
 
     def _pack_now(
-        self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
+        self, buffer: SSAValue, sources: list[Access], units: int, geometry: PackedGeometry
     ) -> SSAValue:
         flat, slack = self._arrays[buffer], self._target(buffer).slack
+        depth, panel = geometry.depth, geometry.panel
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         dtype = self._stored(buffer, depth)
         scales: list[np.ndarray[Any, Any]] = []
@@ -187,7 +186,8 @@ class WeightTable:
             # The instruction multiplies unsigned by signed bytes: weights are shifted to be
             # unsigned, and each row's sum starts at what takes the shift back.
             matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
-        packed = pack(matrices, panel, slack * GROUP[dtype], GROUP[dtype])
+        group = GROUP[dtype]
+        packed = pack(matrices, panel, slack * group, group, geometry.stripe)
         packed = to_bf16(packed) if dtype == "bf16" else packed
         panels = self._hold(f"{_label(buffer)}.packed", dtype, packed)
         if scales:
@@ -223,19 +223,19 @@ class WeightTable:
         buffer: SSAValue,
         sources: list[Access],
         units: int,
-        depth: int,
-        panel: int,
+        geometry: PackedGeometry,
         home: OpBuilder | None,
     ) -> SSAValue:
         """Packed when the library is called: before all loops, or else before this kernel."""
-        lowering, dtype = self._lowering, buffer_dtype(buffer)
+        lowering, dtype, depth = self._lowering, buffer_dtype(buffer), geometry.depth
         # What a loop computes anew is no weight: it is not rounded.
         if home is not None and self.rounds(dtype):
             dtype = self._stored(buffer, depth)
         deep = packed_depth(depth, GROUP[dtype])
         size = packed_elements(len(sources), units, deep, self._target(buffer).slack)
         place = lowering.declare("packed", "scratch", dtype, [Dim.of(size)])
-        op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
+        cut = geometry.panel, geometry.stripe
+        op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, *cut)
         (home or lowering.builder).insert(op)
         return place.buffer
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from rnncc_runtime import Pool, TrainableModel
 
 import rnncc
-from rnncc.cells import gru
+from rnncc.cells import gru, lstm
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.kern.library import Library
@@ -16,7 +17,7 @@ from rnncc.planning.late_packs import late_packs
 from tests.codegen.streamed import library_of
 
 Arrays = Mapping[str, np.ndarray]
-GRU = gru(16, 83)
+GRU, LSTM = gru(16, 83), lstm(16, 83)
 
 
 def training(program: Program, max_steps: int | None) -> Library:
@@ -48,9 +49,10 @@ def trained(model: TrainableModel, steps: int, batch: int, pool: Pool | None) ->
     return outputs | model.backward(tape, grads, pool=pool)
 
 
-def test_bits_stay() -> None:
+@pytest.mark.parametrize("cell", [GRU, LSTM], ids=["gru", "lstm"])
+def test_bits_stay(cell: Program) -> None:
     plain, single = (
-        rnncc.compile(GRU.copy(), train=True, threads=True, max_steps=most) for most in (None, 1)
+        rnncc.compile(cell.copy(), train=True, threads=True, max_steps=most) for most in (None, 1)
     )
     for steps, batch, threads in ((1, 1, 1), (1, 7, 1), (1, 1, 3), (1, 33, 2), (0, 2, 2)):
         want = trained(plain, steps, batch, None)

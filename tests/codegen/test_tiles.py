@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rnncc
 from rnncc.cells import gru, lstm
+from rnncc.codegen.cpu.machine.core import Core
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -28,6 +30,7 @@ ADD = re.compile(r"\t(vfmadd|vdpbf16|fmla)")
 EPILOGUE = re.compile(r"\t(vmaxps|vdivps|fmaxnm|fdiv)")
 SPILL = re.compile(r", \d*\(%r[sb]p\)|\tst[rpu]+\tq.*\[sp")
 FETCH = re.compile(r"\tprefetch(t\d)\s")
+ROWS = [1, 2, 3, 4, 7, 13]
 CELLS = {"lstm": lstm, "gru": gru}
 
 
@@ -93,16 +96,19 @@ def test_sums_of_one_row_do_not_wait(cpu: str, precision: str, sums: int) -> Non
     assert sums in added
 
 
-def gated(gates: int, units: int) -> Program:
+def gated(
+    gates: int, units: int, rows: int | str = 7, weights: np.ndarray | None = None
+) -> Program:
     """One product whose columns are so many gates, of which each point needs all."""
     b = Builder.net("gated")
-    x, w = b.input("x", (7, 24)), b.input("w", (24, gates * units))
+    x, shape = b.input("x", (rows, 24)), (24, gates * units)
+    w = b.input("w", shape) if weights is None else b.param("w", shape)
     product = b.matmul(x, w)
-    total = b.fill(0.0, [7, units])
+    total = b.fill(0.0, [rows, units])
     for gate in range(gates):
         part = b.slice(product, 1, gate * units, units)
-        total = b.add(b.mul(total, b.fill(0.5, [7, units])), b.tanh(part))
-    return b.finish({"y": total})
+        total = b.add(b.mul(total, b.fill(0.5, [rows, units])), b.tanh(part))
+    return b.finish({"y": total}, None if weights is None else {"w": weights})
 
 
 @pytest.mark.parametrize("gates", [7, 15, 16, 17, 100, 200])
@@ -126,6 +132,34 @@ def test_panels_of_any_width(vectors: int) -> None:
     inputs = {"x": np.random.default_rng(0).standard_normal((3, 4, 40), np.float32)}
     tuned = rnncc.compile(net, tuning={"vectors": vectors}).run(inputs)["y"]
     assert tuned.tobytes() == rnncc.compile(net).run(inputs)["y"].tobytes()
+
+
+@pytest.mark.parametrize("gates", [4, 6, 8])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"precision": "bf16"}, {"precision": "int8"}, {"threads": True}],
+    ids=["fp32", "bf16", "int8", "threads"],
+)
+def test_stripes_change_no_bit(
+    gates: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Panels of more vectors than a tile, whose weights are constants or packed by the call."""
+    w = np.random.default_rng(0).standard_normal((24, gates * 20), np.float32)
+
+    def results() -> list[bytes]:
+        found = []
+        for program in (gated(gates, 20, "N", w), gated(gates, 20, "N")):
+            model = rnncc.compile(program, **options)
+            for rows in ROWS:
+                x = np.random.default_rng(rows).standard_normal((rows, 24), np.float32)
+                inputs = {"x": x} if "w" in program.arrays else {"x": x, "w": w}
+                found.append(model.run(inputs)["y"].tobytes())
+        return found
+
+    striped = results()
+    assert [*map(len, striped)] == [4 * 20 * rows for rows in ROWS] * 2
+    monkeypatch.setattr(Core, "stripe", lambda *_: 0)
+    assert results() == striped
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rnncc.kern.dialect import Buffer
 from rnncc.kern.interpreter import run
 from rnncc.kern.kernels import Contract, Index, Reduce, ShiftedRows
 from rnncc.kern.moves import Pack, Reverse
-from rnncc.kern.packing import unpack
+from rnncc.kern.packing import PackedGeometry, unpack
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided
@@ -140,7 +140,9 @@ def test_pack_feeds_a_product() -> None:
     packed = k.buffer("packed", "scratch", 15 + 8)
     k.add(Pack([(w, strided(1, 5))], packed, 3, 5, 4))
     outs = [(y, row_major([N, 5]))]
-    k.gemm([N, 5], (x, row_major([N, 3])), packed, (3, 1, 4), [], outs, lambda b, z: [z])
+    k.gemm(
+        [N, 5], (x, row_major([N, 3])), packed, PackedGeometry(3, 1, 4), [], outs, lambda b, z: [z]
+    )
     program = k.program([port("x", N, 3), port("w", 3, 5)], [port("y", N, 5)])
     plan(program)
     x, w = RNG.standard_normal((2, 3)).astype("f4"), RNG.standard_normal((3, 5)).astype("f4")

@@ -33,6 +33,32 @@ def test_order_of_the_elements(slots: int, units: int, depth: int, panel: int) -
     assert pack(list(matrices), panel, 0).tolist() == want
 
 
+@given(data=st.data(), slots=st.integers(1, 4), units=sizes, depth=sizes, panel=sizes)
+def test_stripes_stand_behind_each_other(
+    data: st.DataObject, slots: int, units: int, depth: int, panel: int
+) -> None:
+    """Panel after panel; inside whole ones stripe after stripe, each k after k."""
+    columns = slots * panel
+    stripe = data.draw(st.sampled_from([n for n in range(1, columns + 1) if columns % n == 0]))
+    matrices = np.arange(slots * units * depth).reshape(slots, units, depth)
+    want = []
+    for first in range(0, units, panel):
+        places = [
+            (slot, unit)
+            for slot in range(slots)
+            for unit in range(first, min(first + panel, units))
+        ]
+        at_once = stripe if len(places) == columns else len(places)
+        for start in range(0, len(places), at_once):
+            together = places[start : start + at_once]
+            want += [matrices[slot, unit, k] for k in range(depth) for slot, unit in together]
+    flat = pack(list(matrices), panel, 2, stripe=stripe)
+    assert flat.tolist() == [*want, 0, 0]
+    np.testing.assert_array_equal(
+        unpack(flat, slots, units, depth, panel, stripe=stripe), list(matrices)
+    )
+
+
 def test_weights_of_no_depth_pack_to_slack() -> None:
     flat = pack([np.zeros((5, 0), "f4")], 4, 8)
     assert flat.size == 8

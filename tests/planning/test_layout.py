@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.dims import Dim
 from rnncc.kern.interpreter import run
 from rnncc.kern.kernels import Gemm
+from rnncc.kern.packing import PackedGeometry
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import Plan, plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided
@@ -143,7 +144,15 @@ def test_a_product_does_not_write_over_its_left_operand(again: bool) -> None:
     dense = row_major([N, H])
     k.copy([N, H], x, a)
     ins = [(a, dense)] if again else []
-    k.gemm([N, H], (a, dense), w, (H, 1, 4), ins, [(b, dense)], lambda b, z, *_: [b.neg(z)])
+    k.gemm(
+        [N, H],
+        (a, dense),
+        w,
+        PackedGeometry(H, 1, 4),
+        ins,
+        [(b, dense)],
+        lambda b, z, *_: [b.neg(z)],
+    )
     k.copy([N, H], b, y)
     program = k.program([], [], {})
     assert [p.shares for p in plan(program).buffers] == [None, None]
@@ -202,7 +211,7 @@ def test_products_read_rows_and_packed_weights_by_words() -> None:
     k.copy([9 * 33], w, packed)
     body, outs = region([], lambda b, z: [z], slots=1, dtype="i32"), [(y, row_major([N, 8]))]
     dims = [Dim.of(N), Dim.of(8)]
-    k.add(Gemm(dims, (x, units), packed, (33, 1, 8), [], outs, body, (None, rows)))
+    k.add(Gemm(dims, (x, units), packed, PackedGeometry(33, 1, 8), [], outs, body, (None, rows)))
     k.copy([N * 33], kept, later)
     inputs = [port("x", N, 33, dtype="i8"), port("w", 9 * 33, dtype="u8")]
     outputs = [port("y", N, 8, dtype="i32"), port("later", N, 33, dtype="u8")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
 from llvmlite import ir
 
@@ -63,16 +64,20 @@ class PanelCopy:
             place: number of the panel in whose place the copy stands.
         """
         emit, b, op = self.emit, self.emit.b, self.op
-        slots, panel = len(self.ins), op.panel.data
-        start = b.mul(place, I64(op.depth.data * slots * panel))
-        start = b.add(start, b.mul(k, I64(slots * wide)))
+        slots, depth, panel = len(self.ins), op.depth.data, op.panel.data
+        stripe = op.stripe.data if wide == panel and op.stripe.data else slots * wide
+        start = b.add(b.mul(place, I64(depth * slots * panel)), b.mul(k, I64(stripe)))
+        at_once = gcd(stripe, wide)  # units of a slot that are in one stripe
         for s, (source, access) in enumerate(zip(self.ins, op.in_accesses, strict=True)):
             by_unit, by_k = (emit.dim(d) for d in access.strides)
             at = b.add(emit.dim(access.offset), b.mul(number, b.mul(I64(panel), by_unit)))
             at = b.add(at, b.mul(k, by_k))
-            steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
-            to = emit.at(self.out, b.add(start, I64(s * wide)))
-            _MatrixCopy(emit, emit.at(source, at), to, steps).run(rows, wide)
+            steps = ((by_k, by_unit), (I64(stripe), I64(1)))
+            for unit in range(0, wide, at_once):
+                before, inside = divmod(s * wide + unit, stripe)
+                to = emit.at(self.out, b.add(start, I64(before * depth * stripe + inside)))
+                here = emit.at(source, b.add(at, b.mul(I64(unit), by_unit)))
+                _MatrixCopy(emit, here, to, steps).run(rows, at_once)
 
 
 def emit_reverse(

@@ -76,6 +76,9 @@ class PtxGpu:
         """A warp's lanes read weights side by side."""
         return min(32, units)
 
+    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+        return 0
+
     def weights_dtype(self, precision: str) -> str:
         if precision == "int8":
             what = "there is no code for int8 weights on a GPU"

@@ -52,6 +52,9 @@ class ReferenceTarget:
         """Each unit's weights stand together: a sum reads them one after another."""
         return 1
 
+    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+        return 0
+
     def weights_dtype(self, precision: str) -> str:
         if precision != "fp32":
             what = f"the reference target has no code for {precision} weights"

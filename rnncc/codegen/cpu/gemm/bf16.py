@@ -36,10 +36,9 @@ class WidenedTerms(Terms):
         last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
         return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
 
-    def right(self, word: Pointer, first: Value) -> list[Value]:
+    def right(self, here: Pointer) -> list[Value]:
         b, emit = self.emit.b, self.emit
-        pairs = replace(self.unit(word, first), dtype="i32")
-        bits = emit.load(pairs, self.lanes)
+        bits = emit.load(replace(here, dtype="i32"), self.lanes)
         sixteen, upper = (emit.splat(I32(number), self.lanes) for number in (16, 0xFFFF0000))
         floats = vector_type(FLOAT, self.lanes)
         # A bf16 is a float32's upper half: widening is a shift or a mask.
@@ -63,9 +62,8 @@ class DotTerms(RowTerms):
 
         self.over_row(source, round)
 
-    def right(self, word: Pointer, first: Value) -> list[Value]:
-        here = replace(self.unit(word, first), dtype="i32")
-        return [self.emit.load(here, self.lanes)]
+    def right(self, here: Pointer) -> list[Value]:
+        return [self.emit.load(replace(here, dtype="i32"), self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"

@@ -68,8 +68,7 @@ class ExactTerms(RowTerms):
     def total(self, value: Value, row: Pointer, at: Value) -> Value:
         return value if self.tiles is None else self.emit.b.add(value, self._offset(row))
 
-    def right(self, word: Pointer, first: Value) -> list[Value]:
-        here = self.unit(word, first)
+    def right(self, here: Pointer) -> list[Value]:
         if self.weights.dtype == "u8":
             return [self.emit.load(replace(here, dtype="i32"), self.lanes)]
         wide = ir.VectorType(I32, 2 * self.lanes)

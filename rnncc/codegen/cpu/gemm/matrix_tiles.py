@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
-from rnncc.codegen.cpu.gemm.packed_words import PackedWords
+from rnncc.codegen.cpu.gemm.packed_words import PackedWords, Width
 from rnncc.codegen.cpu.machine.core import TILE_WORDS, Core
 from rnncc.codegen.llvm.values import I8, I64, POINTER, VOID, Pointer, Value, declared
 from rnncc.ir.attributes import get_dim
@@ -46,13 +46,13 @@ class Factors:
         row: the first of the converted rows.
         blocks: of 16 rows.
         panel: of weights.
-        width: the panel's units.
+        width: of the panel.
     """
 
     row: Pointer
     blocks: int
     panel: Pointer
-    width: Value
+    width: Width
 
 
 class MatrixTiles:
@@ -90,17 +90,19 @@ class MatrixTiles:
     def _add_all(self, factors: Factors, offsets: Sequence[Value]) -> None:
         emit, b, blocks = self.emit, self.emit.b, factors.blocks
         bytes = replace(factors.row, dtype="i8")
-        step = b.mul(factors.width, I64(self.packed.bytes))  # from word to word of the panel
+        packed, width = self.packed, factors.width
+        step = b.mul(width.stripe, I64(packed.group * packed.item))  # from word to word of a stripe
 
         def add(at: Value, word: Value) -> None:
             """The products of a register's words: where they are in a row, and in the panel."""
             for block in range(blocks):
                 here = emit.at(bytes, b.add(at, I64(block * TILE_ROWS * self.row_bytes)))
                 self._memory("tileloadd64", ROWS + block, here, I64(self.row_bytes))
-            weights = self.packed.word(factors.panel, word, factors.width)
+            weights = packed.word(factors.panel, word, width)
             for n, offset in enumerate(offsets):
                 register = WEIGHTS + n % 2
-                self._memory("tileloadd64", register, self.packed.unit(weights, offset), step)
+                here = packed.column(weights, offset, width)
+                self._memory("tileloadd64", register, here, step)
                 for block in range(blocks):
                     operands = (n * blocks + block, ROWS + block, register)
                     self._call(self.instruction, *map(I8, operands))

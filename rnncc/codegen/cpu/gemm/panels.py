@@ -13,8 +13,9 @@ from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue, EpilogueStage
 from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
+from rnncc.codegen.cpu.gemm.packed_words import Width
 from rnncc.codegen.cpu.gemm.runs import SumsRun
-from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Fetch, Sums, Turn, Width
+from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Fetch, Sums, Turn
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.records import record
@@ -119,7 +120,7 @@ class Panels:
             self._by_height(
                 self.emit.parts(height, I64(TILE_ROWS)),
                 range(1, MOST_BLOCKS + 1),
-                lambda n: tiles.store(Factors(here, n, right, width.units), units, stack),
+                lambda n: tiles.store(Factors(here, n, right, width), units, stack),
             )
             self._finish_saved(outer, row, height, panel.number, width, stack)
             return []
@@ -140,8 +141,13 @@ class Panels:
         """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,
         as fewer sums than a unit has in flight would wait for each other."""
         rows, vectors = self.terms.tile
-        panel = self.terms.vectors
-        fitting = [n for n in range(vectors, panel + 1) if panel % n == 0]
+        panel, stripe = self.terms.vectors, self.terms.stripe // self.lanes
+        # Each loop begins where a stripe does, or stays in one.
+        fitting = [
+            n
+            for n in range(vectors, panel + 1)
+            if panel % n == 0 and (n % stripe == 0 or stripe % n == 0)
+        ]
         return max([n for n in fitting if n * height <= rows * vectors], default=vectors)
 
     def _heights(self, count: Value, most: int) -> list[int]:

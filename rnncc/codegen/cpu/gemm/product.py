@@ -16,10 +16,11 @@ from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
 from rnncc.codegen.cpu.gemm.matrix_tiles import EXACT
+from rnncc.codegen.cpu.gemm.packed_words import Width
 from rnncc.codegen.cpu.gemm.panels import Panel, Panels
 from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
-from rnncc.codegen.cpu.gemm.sums import Sums, Width
+from rnncc.codegen.cpu.gemm.sums import Sums
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
 from rnncc.codegen.cpu.moves import PanelCopy
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
@@ -97,8 +98,9 @@ class _GemmCode:
         if sizes is not None:
             terms.count = emit.dim(sizes.depth)
         self.full = emit.dim(self.sizes.full)
-        self.whole = Width(I64(self.panel), self.panel // self.lanes)
-        self.rest = Width(emit.dim(self.sizes.width), self.sizes.vectors)
+        self.whole = Width(I64(self.panel), self.panel // self.lanes, I64(terms.stripe))
+        width = emit.dim(self.sizes.width)
+        self.rest = Width(width, self.sizes.vectors, emit.b.mul(width, I64(self.slots)))
         self.sums = Sums(emit, terms, self.panel, self.sizes.farther)
         self.first: Value = I64(0)
         self.panels = Panels(

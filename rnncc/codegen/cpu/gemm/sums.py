@@ -11,6 +11,7 @@ from typing import cast
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.packed_words import Width
 from rnncc.codegen.cpu.gemm.runs import SumsRun, narrow_runs
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -29,14 +30,6 @@ Fetch = Callable[[Pointer, Value, Pointer, Sequence[Value], int], object]
 of that begins, the vectors that it reads from there on, and how many rows they multiply."""
 Load = Callable[[], list[Value]]
 """Writes what reads a word of a row or of weights."""
-
-
-@record
-class Width:
-    """Of a panel: its units, and the vectors that hold them."""
-
-    units: Value
-    vectors: int
 
 
 @record
@@ -102,18 +95,22 @@ class Sums:
         """
         terms = self.terms
         rights = [terms.panel(p, self.panel) for p in panels]
-        starts = [terms.unit(right, start) for right in rights]
+        starts = [terms.column(right, start, width) for right in rights]
         count = len(starts) * len(offsets)
 
         def add(
             rows: Sequence[Pointer], word: Value, place: Value, carried: list[Value]
         ) -> list[Value]:
             """A word's terms; `place`: of the word in the run of rows."""
-            words = [terms.word(start, word, width.units) for start in starts]
+            words = [terms.word(start, word, width) for start in starts]
             if fetch is not None:
                 fetch(rights[0], word, words[0], offsets, len(rows))
+
+            def weights_of(word: Pointer, offset: Value) -> list[Value]:
+                return terms.right(terms.column(word, offset, width))
+
             wide = [partial(terms.left, row, place) for row in rows]
-            weights = [partial(terms.right, *column) for column in product(words, offsets)]
+            weights = [partial(weights_of, *column) for column in product(words, offsets)]
             sums = list(carried)
             for r, c, left, weight in _pairs(wide, weights):
                 n = r * count + c
@@ -167,7 +164,7 @@ class Sums:
         if not ahead:
             lines = self._lines_of_next(turn, width)
             return lambda panel, word, part, offsets, rows: [
-                emit.fetch(terms.word(panel, word, width.units), line, 2) for line in lines
+                emit.fetch(terms.word(panel, word, width), line, 2) for line in lines
             ]
         place = self._share_of_next(turn, width) if self.farther else None
 
@@ -176,7 +173,7 @@ class Sums:
         ) -> None:
             vectors = len(offsets)
             for offset in offsets:
-                emit.fetch(terms.unit(part, offset), I64(ahead), 1)
+                emit.fetch(terms.column(part, offset, width), I64(ahead), 1)
             # As many loads as multiply-adds, fetches among them, would be what takes the time.
             if place is not None and rows * vectors > rows + 2 * vectors + 1:
                 emit.fetch(panel, place(word), 2)
@@ -197,15 +194,20 @@ class Sums:
 
     def _lines_of_next(self, turn: Turn, width: Width) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's word, a share in each of the
-        first loops; to lines of its own, which are near, in those that follow."""
+        first loops, of whole stripes where there are several; to lines of its own, which are near,
+        in those that follow."""
         b, terms = self.emit.b, self.terms
-        lines = -(-terms.bytes * self.panel // LINE)
-        share = -(-lines // LOOPS)
+        stripes = terms.stripes(width)
+        lines = -(-terms.bytes * self.panel // (stripes * LINE))
+        of_stripe = b.mul(terms.count, b.mul(width.stripe, I64(terms.group * terms.item)))
+        parts, step, inside = (stripes, of_stripe, lines) if stripes > 1 else (lines, I64(LINE), 1)
+        share = -(-parts // LOOPS)
         number = b.select(self._is_alone(turn), I64(LOOPS), turn.number)
-        first = b.mul(number, I64(share * LINE))
+        first = b.mul(number, b.mul(I64(share), step))
         next_panel = b.add(first, b.mul(self.emit.step, terms.size(width.units)))
         first = b.select(b.icmp_signed("<", number, I64(LOOPS)), next_panel, I64(0))
-        return [b.add(first, I64(n * LINE)) for n in range(share)]
+        starts = [b.add(first, b.mul(I64(n), step)) for n in range(share)]
+        return [b.add(start, I64(n * LINE)) for start in starts for n in range(inside)]
 
     def _is_alone(self, turn: Turn) -> Value:
         """Whether a panel is read once, in the order of memory: the machine itself fetches that

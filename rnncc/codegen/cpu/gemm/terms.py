@@ -112,9 +112,9 @@ class Terms(PackedWords):
         """A row's values of a word, each in all lanes."""
         return [self._spread(self._at(row, word))]
 
-    def right(self, word: Pointer, first: Value) -> list[Value]:
-        """Weights of a word, for a vector of units (over all slots) from `first` on."""
-        return [self.emit.load(self.unit(word, first), self.lanes)]
+    def right(self, here: Pointer) -> list[Value]:
+        """Weights of a word, for the vector of columns that begins there."""
+        return [self.emit.load(here, self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         """A sum with a word's terms, k from 0 up."""

@@ -178,6 +178,14 @@ class Core:
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
+    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+        """Those of a tile's vectors, where a panel has more: a tile's loop over k then reads memory
+        in order (LSTM 256 with 16 registers, B = 16: 10.0 to 9.5 ms)."""
+        if self.compact:
+            return 0  # rows come one by one, and read all of it
+        columns, tile = slots * panel, self.lanes * self.tile(slots * panel // self.lanes)[1]
+        return tile if columns > tile and columns % tile == 0 else 0
+
     def weights_dtype(self, precision: str) -> str:
         """u8 where one instruction multiplies unsigned by signed bytes."""
         int8 = "u8" if self.byte_dot else "i8"
