@@ -10,7 +10,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 GC_THRESHOLD = 500_000
-"""New objects before Python looks for garbage."""
+"""New objects before Python looks for garbage. After 50 thousand it does so for 37 ms in place of 4
+while it compiles an LSTM, and for 0.75 in place of 0.3 s of 12 for 7500 nodes, at the same memory
+(194 and 202 MB)."""
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ In: a command and its arguments. Out: the exit status: 0, 1 for a fault of rnncc
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import signal
 import sys
@@ -27,9 +26,6 @@ ENDING = [
 BY_SIGNAL, BROKEN_PIPE = 128, 141
 """As shells say of processes that a signal has ended: with its number added, and for SIGPIPE."""
 FAULT, BAD_INPUT = 1, 2
-SOME_OBJECTS = 50_000
-"""New ones after which a command's process looks for garbage: after Python's 700 it does so by the
-hundred while it compiles one net, for some 30 ms of 700."""
 
 
 class Interruption(KeyboardInterrupt):
@@ -61,7 +57,6 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
 def run_process(command: click.Command) -> NoReturn:
     """As `run`, with what a process of its own has: its arguments, its streams, Ctrl-C; its end."""
     _open_streams()
-    gc.set_threshold(SOME_OBJECTS)
     _expect_interruption()
     completes = "_RNNCC_COMPLETE" in os.environ  # a shell asks what may stand next
     status = command.main(prog_name="rnncc") if completes else run(command, sys.argv[1:])
