@@ -123,3 +123,41 @@ def test_one_hot_rows_of_a_computed_depth() -> None:
         compiled.run(calls[-1])
     with pytest.raises(CompileError, match=r"\(OneHot\): .* --max-iterations may bound it"):
         rnncc.compile(made)
+
+
+SIZES: dict[str, list[Any]] = {
+    "to half": [node("Shape", "r", "k", end=1), node("Div", "k two", "n")],
+    "to one more": [node("Shape", "r", "k", end=1), node("Add", "k one", "n")],
+    "to what a call says": [node("Abs", "m", "n")],
+    "to five": [node("Add", "two as3", "n")],
+    "to all": [node("Shape", "x", "n", end=1)],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"mode": "linear"},
+        {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        },
+        {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    ],
+)
+def test_chosen_rows_resized(name: str, how: dict[str, str]) -> None:
+    sizes = node("Concat", "one one n four", "sizes", axis=0)
+    images = node("Unsqueeze", "r front", "image")
+    resized = node("Resize", "image none none sizes", "y", **how)
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1"), info("m", [1], "i64")]
+    held = {"front": np.array([0, 1]), "none": np.zeros(0, "f4"), "four": np.array([4])}
+    held |= {"one": np.array([1]), "two": np.array([2]), "as3": np.array([3])}
+    made = model([CHOSEN, *SIZES[name], images, sizes, resized], inputs, [info("y", None)], held)
+    calls = [
+        {"x": rows(5), "c": flags(1, 0, 1, 1, 0), "m": np.array([7])},
+        {"x": rows(6), "c": flags(1, 1, 1, 1, 1, 1), "m": np.array([2])},
+        {"x": rows(4), "c": flags(0, 1, 1, 0), "m": np.array([3])},
+    ]
+    compared(made, calls, max_iterations=8)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 MODES = ("nearest", "linear", "cubic")
 INTEGERS_SUMMED = ("u8", "i8", "i32")
 """Types of integers that are weighted and added up."""
+NONE: Mapping[int, SSAValue] = MappingProxyType({})
 POLICIES = ("stretch", "not_larger", "not_smaller")
 FINEST = 64
 """The largest denominator of a scale of an axis whose size is open."""
@@ -63,18 +65,23 @@ def _resize(n: Node) -> SSAValue | Value:
 
 
 def _resized(
-    n: Node, how: Resizing, axes: list[int], counts: Mapping[int, SSAValue] | None = None
+    n: Node,
+    how: Resizing,
+    axes: list[int],
+    counts: Mapping[int, SSAValue] = NONE,
+    before: Mapping[int, SSAValue] = NONE,
 ) -> SSAValue:
     """X with all axes of other sizes.
 
     Args:
         counts: axes of which the run decides how many elements they have, and this number.
+        before: those of which it decides how many elements they had.
     """
-    x, counts = n.x() if how.mode == "nearest" else _floats(n, how), counts or {}
+    x = n.x() if how.mode == "nearest" else _floats(n, how)
     for at, (axis, size, scale) in _cheap_first(enumerate(_changes(n, how, axes))):
         own = replace(how, region=_region(n, at, len(axes)))
-        scale = None if axis in counts else scale
-        x = resize(n.b, x, axis, size, scale, own, counts.get(axis))
+        scale = None if axis in counts or axis in before else scale
+        x = resize(n.b, x, axis, size, scale, own, counts.get(axis), before.get(axis))
     own = n.value(0).dtype
     return n.b.cast(x, own) if dtype_of(x) in FLOATS and own in INTEGERS_SUMMED else x
 
@@ -83,8 +90,7 @@ def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
     """The same with one size that the run decides, and that something bounds."""
     places = n.places(3)
     computed = [at for at, place in enumerate(places) if isinstance(place, SSAValue)]
-    stretched = n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
-    if len(computed) != 1 or not stretched or how.antialias or len(places) != len(axes):
+    if len(computed) != 1 or not _is_stretched(n) or how.antialias or len(places) != len(axes):
         n.known(3)
     [at], [number] = computed, [place for place in places if isinstance(place, SSAValue)]
     bounded = bounded_number(n, number)
@@ -96,6 +102,29 @@ def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
     axis = axes[at]
     resized = n.scope.value(n, 0, _resized(n, how, axes, {axis: count}))
     return Partial.counted(resized, axis, count)
+
+
+def _is_stretched(n: Node) -> bool:
+    """Whether sizes are those of the result, of all axes."""
+    return n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
+
+
+def resized_rows(n: Node, axis: int, rows: SSAValue, number: Dim | SSAValue) -> Value | None:
+    """X, of which so many rows along an axis count, behind which the last of them stands again,
+    with another number of rows; None where nothing bounds this, or weights see where rows end."""
+    how, dims, places = _how(n), n.dims(), n.places(3)
+    axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    if how.antialias or how.exclude_outside or not _is_stretched(n):
+        return None
+    bounded = bounded_number(n, number) if isinstance(number, SSAValue) else (None, number)
+    if bounded is None:
+        return None
+    count, most = bounded
+    places[axes.index(axis)] = most
+    n.inputs[3] = sizes_value([place for place in places if isinstance(place, Dim)])
+    resized = _resized(n, how, axes, {} if count is None else {axis: count}, {axis: rows})
+    value = n.scope.value(n, 0, resized)
+    return value if count is None else Partial.counted(value, axis, count)
 
 
 def _floats(n: Node, how: Resizing) -> SSAValue:
