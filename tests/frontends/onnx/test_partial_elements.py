@@ -161,3 +161,44 @@ def test_chosen_rows_resized(name: str, how: dict[str, str]) -> None:
         {"x": rows(4), "c": flags(0, 1, 1, 0), "m": np.array([3])},
     ]
     compared(made, calls, max_iterations=8)
+
+
+TWO_AXES: dict[str, tuple[list[Any], tuple[int, int]]] = {
+    "resized": (
+        [node("Concat", "a b", "to", axis=0), node("Resize", "x none none to", "y", mode="linear")],
+        (5, 3),
+    ),
+    "padded": (
+        [node("Concat", "zero a b one", "pads", axis=0), node("Pad", "x pads", "y")],
+        (2, 1),
+    ),
+    "padded by edges": (
+        [node("Concat", "a b zero one", "pads", axis=0), node("Pad", "x pads", "y", mode="edge")],
+        (2, 1),
+    ),
+    "chosen, padded": (
+        [
+            *(node("Concat", "zero one a b", "pads", axis=0), node("Greater", "x zf", "g")),
+            *(node("ReduceMax", "gi last", "c0", keepdims=0), node("Cast", "c0", "c", to=9)),
+            *(node("Compress", "x c", "r", axis=0), node("Pad", "r pads", "y")),
+        ],
+        (1, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWO_AXES)
+def test_two_computed_sizes(name: str) -> None:
+    nodes, (a, b) = TWO_AXES[name]
+    if name.startswith("chosen"):
+        nodes = [*nodes[:2], node("Cast", "g", "gi", to=7), *nodes[2:]]
+    inputs = [info("x", ["N", "T"]), info("a0", [1], "i64"), info("b0", [1], "i64")]
+    held = {"none": np.zeros(0, "f4"), "zero": np.array([0]), "one": np.array([1])}
+    held |= {"zf": np.float32(0), "last": np.array([-1])}
+    numbers = [node("Abs", "a0", "a"), node("Abs", "b0", "b")]
+    made = model([*numbers, *nodes], inputs, [info("y", None)], held, opset=18)
+    calls = [{"x": rows(4), "a0": np.array([a]), "b0": np.array([b])}]
+    calls.append({"x": rows(3, 2), "a0": np.array([b]), "b0": np.array([a])})
+    compared(made, calls, max_iterations=9)
+    with pytest.raises(CompileError, match="--max-iterations may bound it"):
+        rnncc.compile(made)

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import MOST_COUNTED, Partial, counted_along
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_sizes import bounded_number, is_computed
 from rnncc.frontends.onnx.values import Value, sizes_value
@@ -43,8 +43,8 @@ Axis = tuple[int, Dim, float | None]
 def _resize(n: Node) -> SSAValue | Value:
     """X with other sizes: the nearest elements, or sums of neighbours by linear or cubic weights.
 
-    Refused: scales that are computed at run time, and sizes, but one, in inference, that must be
-    the size of something else, or that `--max-iterations` bounds; of axes of open size antialias,
+    Refused: scales that are computed at run time, and sizes, but two, in inference, that must be
+    sizes of something else, or that `--max-iterations` bounds; of axes of open size antialias,
     and scales that are no fractions by 2, 4, ... 64, nor 1/k; align_corners with a scale that gives
     no whole size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
     differently; linear of elements other than floats, int8, uint8, int32, and of these antialias;
@@ -87,21 +87,21 @@ def _resized(
 
 
 def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
-    """The same with one size that the run decides, and that something bounds."""
-    places = n.places(3)
-    computed = [at for at, place in enumerate(places) if isinstance(place, SSAValue)]
-    if len(computed) != 1 or not _is_stretched(n) or how.antialias or len(places) != len(axes):
+    """The same with one size or two that the run decides, and that something bounds."""
+    places, counts, sizes = n.places(3), dict[int, SSAValue](), list[Dim]()
+    if not _is_stretched(n) or how.antialias or len(places) != len(axes):
         n.known(3)
-    [at], [number] = computed, [place for place in places if isinstance(place, SSAValue)]
-    bounded = bounded_number(n, number)
-    if bounded is None:
-        n.known(3)
-    assert bounded is not None, "of what nothing bounds the numbers are asked for"
-    count, most = bounded
-    n.inputs[3] = sizes_value([p if isinstance(p, Dim) else most for p in places])
-    axis = axes[at]
-    resized = n.scope.value(n, 0, _resized(n, how, axes, {axis: count}))
-    return Partial.counted(resized, axis, count)
+    for axis, place in zip(axes, places, strict=True):
+        if isinstance(place, SSAValue):
+            bounded = bounded_number(n, place)
+            if bounded is None or len(counts) == MOST_COUNTED:
+                n.known(3)
+            assert bounded is not None, "of what nothing bounds the numbers are asked for"
+            counts[axis], place = bounded
+        sizes.append(place)
+    n.inputs[3] = sizes_value(sizes)
+    resized = n.scope.value(n, 0, _resized(n, how, axes, counts))
+    return counted_along(resized, counts)
 
 
 def _is_stretched(n: Node) -> bool:
