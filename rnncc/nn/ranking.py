@@ -142,13 +142,13 @@ def _place_of(b: Builder, word: SSAValue) -> SSAValue:
 def _largest(b: Builder, words: Words, among: SSAValue | None = None) -> list[SSAValue]:
     """The words of the largest along the last axis, among those that a mask has."""
     *lead, _ = dims_of(words[0])
-    found = list[SSAValue]()
+    largest = list[SSAValue]()
     for word in words:
         left = word if among is None else b.select(among, word, b.fill(NONE, (), "i64"))
-        found.append(b.reduce("max", left, [len(lead)]))
-        is_largest = b.compare("eq", word, b.reshape(found[-1], (*lead, 1)))
+        largest.append(b.reduce("max", left, [len(lead)]))
+        is_largest = b.compare("eq", word, b.reshape(largest[-1], (*lead, 1)))
         among = is_largest if among is None else b.logical("and", among, is_largest)
-    return found
+    return largest
 
 
 def _is_below(b: Builder, words: Words, before: Words) -> SSAValue:
@@ -164,8 +164,8 @@ def _is_below(b: Builder, words: Words, before: Words) -> SSAValue:
 
 
 def _next(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
-    found = _largest(b, consts, _is_below(b, consts, carry))
-    return found, found[-1:]
+    largest = _largest(b, consts, _is_below(b, consts, carry))
+    return largest, largest[-1:]
 
 
 def _blocks(b: Builder, words: Words) -> tuple[Words, Words]:
@@ -185,17 +185,17 @@ def _blocks(b: Builder, words: Words) -> tuple[Words, Words]:
 def _next_by_block(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
     """The largest of all blocks' largest, in whose place comes what follows in its block."""
     *lead, count = dims_of(carry[0])
-    found = _largest(b, carry)
+    largest = _largest(b, carry)
     shift = int(dims_of(consts[0])[1]).bit_length() - 1
-    place = _place_of(b, found[-1])
+    place = _place_of(b, largest[-1])
     block = b.bits("right", place, b.full_like(place, shift))
     row = b.reshape(b.iota((product(lead),), 0, "i64"), lead)
     row = b.add(b.mul(row, b.size(count)), block)
     rows = [b.gather(word, row, 0) for word in consts]
-    left = _largest(b, rows, _is_below(b, rows, found))
+    left = _largest(b, rows, _is_below(b, rows, largest))
     number, one = b.iota(dims_of(carry[0]), len(lead), "i64"), (*lead, 1)
     is_block = b.compare("eq", number, b.reshape(block, one))
     carry = [
         b.select(is_block, b.reshape(new, one), old) for new, old in zip(left, carry, strict=True)
     ]
-    return carry, found[-1:]
+    return carry, largest[-1:]

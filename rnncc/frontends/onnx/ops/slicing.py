@@ -309,15 +309,15 @@ def pad_by_computed(n: Node, rows: Value) -> Value | None:
     if len(leaving | set(counts)) > MOST_COUNTED or not set(counts) <= leaving:
         return None
     x = _padded_around(n, [d or Dim.of(0) for d in around], _fill_value(n), leaving)
-    made = Value.computed(x)
+    padded_rows = Value.computed(x)
     for at in sorted(computed):
         axis, (before, behind) = axes[at], (places[at], places[at + len(axes)])
-        count = counts[axis] if axis in counts else n.b.size(made.dims[axis], "i64")
-        put = put_around(n, Partial.counted(made, axis, count), before, behind, number)
+        count = counts[axis] if axis in counts else n.b.size(padded_rows.dims[axis], "i64")
+        put = put_around(n, Partial.counted(padded_rows, axis, count), before, behind, number)
         if put is None or put.count is None:
             return None
-        made, counts[axis] = put.whole(), put.count
-    return counted_along(made, counts)
+        padded_rows, counts[axis] = put.whole(), put.count
+    return counted_along(padded_rows, counts)
 
 
 def _padded_around(
