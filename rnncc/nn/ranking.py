@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
@@ -11,13 +12,20 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import gather_elements
+from rnncc.sizes import TIME
 
-MAX_RANKED = 4096
-"""Elements of an axis that are compared each with each."""
 FEW, MANY = 3, 128
 """From so many of so many elements on, they are looked for in blocks."""
+OPEN_BLOCK = 64
+"""Elements of a block, where the number of blocks is open."""
+PAIRS = 400
+"""Of 64 bits so many are compared in the time of looking for one element."""
 LOWER = (1 << 32) - 1
 """The lower half of an int64."""
+NONE = -(2.0**63)
+"""The smallest int64: the words of no element."""
+
+Words = Sequence[SSAValue]
 
 
 def ranks(b: Builder, x: SSAValue, largest: bool) -> SSAValue:
@@ -47,18 +55,29 @@ def top_k(
 ) -> tuple[SSAValue, SSAValue]:
     """The largest `count` elements along an axis in order, or the smallest, and their places.
 
-    Of equal ones the earlier comes first; NaN counts as larger than any number. A known number of
-    elements of 32 bits are looked for one after another, of a long axis in blocks: 50 of 1000 in a
-    150th of the time of comparing each with each, all of 200 in a third of it. Others are compared.
+    Of equal ones the earlier comes first; NaN counts as larger than any number. They are looked for
+    one after another, along a long or open axis in blocks: 50 of 1000 in a 150th of the time of
+    comparing each with each, all of 1000 in a tenth. Each is compared with each among few of 64
+    bits, and for an open number in every row of time: a stream computes no loop inside its rows.
     """
     last = len(dims_of(x)) - 1
-    x = move_axis(b, x, axis, last)
+    x, count = move_axis(b, x, axis, last), Dim.of(count)
     if _is_found(x, count):
-        places = _first_places(b, _keys(b, x, largest), int(Dim.of(count)))
+        places = _first_places(b, _words(b, x, largest), count)
         values = gather_elements(b, x, places, last)
-        return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
-    values, places = _of_each_rank(b, x, ranks(b, x, largest), Dim.of(count))
+    else:
+        values, places = _of_each_rank(b, x, ranks(b, x, largest), count)
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
+
+
+def _is_found(x: SSAValue, count: Dim) -> bool:
+    """Whether `top_k` goes through the elements once for each that is asked for: of few of 64 bits
+    it takes less time to compare each with each."""
+    *lead, size = dims_of(x)
+    if count.is_static and size.is_static:
+        is_wide = dtype_of(x) in ("f64", "i64")
+        return count != 0 and not (is_wide and int(size) ** 2 < PAIRS * int(count))
+    return count != 0 and not any(TIME in dim.symbols for dim in lead)
 
 
 def _of_each_rank(b: Builder, x: SSAValue, rank: SSAValue, count: Dim) -> tuple[SSAValue, SSAValue]:
@@ -79,104 +98,109 @@ def _of_each_rank(b: Builder, x: SSAValue, rank: SSAValue, count: Dim) -> tuple[
     return b.reduce("sum", chosen, [last + 1]), places
 
 
-def can_rank(x: SSAValue, count: Dim | int, axis: int) -> bool:
-    """Whether `top_k` of an axis is not too much work."""
-    size = dims_of(x)[axis]
-    return not size.is_static or int(size) <= MAX_RANKED or _is_found(x, count)
+def _words(b: Builder, x: SSAValue, largest: bool) -> Words:
+    """The last axis' elements as one or two int64 that have the same order, all different.
 
-
-def _is_found(x: SSAValue, count: Dim | int) -> bool:
-    """Whether `top_k` goes through the elements once for each that is asked for."""
-    count = Dim.of(count)
-    return dtype_of(x) in ("f32", "i32") and count.is_static and count != 0
-
-
-def _keys(b: Builder, x: SSAValue, largest: bool) -> SSAValue:
-    """The last axis' elements of 32 bits as int64 of the same order, all different.
-
-    The upper half is the element, as an integer of its order, the lower one counts places from
-    the end: of equal elements the earlier one is larger.
+    Elements of 32 bits are the upper half of one word, as integers of their order. The lower half,
+    or the second word, counts places from the end: of equal elements the earlier one is larger.
     """
     order = x
-    if dtype_of(x) == "f32":
+    if dtype_of(x) in FLOATS:
+        width, nan = (32, 0x7FC0 << 16) if dtype_of(x) == "f32" else (64, 0x7FF8 << 48)
         bits = b.bitcast(b.add(x, b.full_like(x, 0.0)))  # of -0.0 those of 0.0
-        sign = b.bits("right", bits, b.full_like(bits, 31))
-        order = b.bits("xor", bits, b.bits("and", sign, b.full_like(bits, 0x7FFFFFFF)))
-        above_infinity = b.full_like(bits, 0x7F800001)
-        order = b.select(b.compare("ne", x, x), above_infinity, order)
+        negative = b.bits("right", bits, b.full_like(bits, width - 1))
+        largest_one = b.bits("xor", b.full_like(bits, -(2.0 ** (width - 1))), b.full_like(bits, -1))
+        order = b.bits("xor", bits, b.bits("and", negative, largest_one))
+        order = b.select(b.compare("ne", x, x), b.full_like(bits, nan), order)
     if not largest:
         order = b.bits("xor", order, b.full_like(order, -1))
+    number = b.iota(dims_of(x), len(dims_of(x)) - 1, "i64")
+    from_end = b.sub(b.full_like(number, LOWER), number)
+    if dtype_of(order) == "i64":
+        return [order, from_end]
     upper = b.cast(order, "i64")
-    upper = b.mul(upper, b.full_like(upper, 1 << 32))
-    from_end = b.sub(b.full_like(upper, LOWER), b.iota(dims_of(x), len(dims_of(x)) - 1, "i64"))
-    return b.add(upper, from_end)
+    return [b.add(b.mul(upper, b.full_like(upper, 1 << 32)), from_end)]
 
 
-def _first_places(b: Builder, keys: SSAValue, count: int) -> SSAValue:
+def _first_places(b: Builder, words: Words, count: Dim) -> SSAValue:
     """The places of the largest along the last axis, each the largest below the one before."""
-    *lead, size = dims_of(keys)
+    *lead, size = dims_of(words[0])
     last = len(lead)
-    number = b.iota((max(count - 1, 0),), 0, "i32")
-    if count >= FEW and size.is_static and int(size) >= MANY:
-        blocks, maxima = _blocks(b, keys)
-        first = b.reduce("max", maxima, [last])
-        consts, carried, step = [blocks], [maxima, first], _next_by_block
+    is_few = count.is_static and int(count) < FEW
+    if not is_few and not (size.is_static and int(size) < MANY):
+        blocks, maxima = _blocks(b, words)
+        together = b.scan(blocks, maxima, [b.iota((count,), 0, "i32")], _next_by_block)[1][0]
     else:
-        # a loop, before which the keys are computed once: a row of reductions would do so in each
-        first = b.reduce("max", keys, [last])
-        consts, carried, step = [keys], [first], _next
-    places = [b.reshape(first, (1, *lead))]
-    if count > 1:
-        places += b.scan(consts, carried, [number], step)[1]
-    together = move_axis(b, b.concat(places, 0), 0, last)
-    return _place_of(b, together)
+        # a loop, before which the words are computed once: a row of reductions would do so in each
+        first = _largest(b, words)
+        number = b.iota((count - 1,), 0, "i32")
+        others = b.scan(words, first, [number], _next)[1] if count != 1 else []
+        together = b.concat([b.reshape(first[-1], (1, *lead)), *others], 0)
+    return _place_of(b, move_axis(b, together, 0, last))
 
 
-def _place_of(b: Builder, keys: SSAValue) -> SSAValue:
-    lower = b.full_like(keys, LOWER)
-    return b.sub(lower, b.bits("and", keys, lower))
+def _place_of(b: Builder, word: SSAValue) -> SSAValue:
+    lower = b.full_like(word, LOWER)
+    return b.sub(lower, b.bits("and", word, lower))
 
 
-def _below(b: Builder, keys: SSAValue, before: SSAValue) -> SSAValue:
-    """The largest key below one along the last axis."""
-    *lead, _ = dims_of(keys)
-    left = b.compare("lt", keys, b.reshape(before, (*lead, 1)))
-    none = b.fill(-(2.0**63), (), "i64")
-    return b.reduce("max", b.select(left, keys, none), [len(lead)])
+def _largest(b: Builder, words: Words, among: SSAValue | None = None) -> list[SSAValue]:
+    """The words of the largest along the last axis, among those that a mask has."""
+    *lead, _ = dims_of(words[0])
+    largest = list[SSAValue]()
+    for word in words:
+        left = word if among is None else b.select(among, word, b.fill(NONE, (), "i64"))
+        largest.append(b.reduce("max", left, [len(lead)]))
+        is_largest = b.compare("eq", word, b.reshape(largest[-1], (*lead, 1)))
+        among = is_largest if among is None else b.logical("and", among, is_largest)
+    return largest
+
+
+def _is_below(b: Builder, words: Words, before: Words) -> SSAValue:
+    """Which along the last axis are smaller than one."""
+    *lead, _ = dims_of(words[0])
+    below: SSAValue | None = None
+    for word, limit in zip(reversed(words), reversed(before), strict=True):
+        limit = b.reshape(limit, (*lead, 1))
+        less, equal = b.compare("lt", word, limit), b.compare("eq", word, limit)
+        below = less if below is None else b.logical("or", less, b.logical("and", equal, below))
+    assert below is not None
+    return below
 
 
 def _next(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
-    place = _below(b, consts[0], carry[0])
-    return [place], [place]
+    largest = _largest(b, consts, _is_below(b, consts, carry))
+    return largest, largest[-1:]
 
 
-def _blocks(b: Builder, keys: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _blocks(b: Builder, words: Words) -> tuple[Words, Words]:
     """The last axis in blocks, and the largest of each: all blocks are rows of one matrix.
 
     A step of so many blocks of so many elements goes through the fewest of both where these are as
     many; a power of two, as a block's number is the upper bits of a place.
     """
-    *lead, size = dims_of(keys)
-    block = 1 << round(math.log2(int(size)) / 2)
+    *lead, size = dims_of(words[0])
+    block = 1 << round(math.log2(int(size)) / 2) if size.is_static else OPEN_BLOCK
     count = size.over(block)
-    keys = b.pad(keys, len(lead), 0, count * block, -(2.0**63))
-    together = b.reshape(keys, (*lead, count, block))
-    maxima = b.reduce("max", together, [len(lead) + 1])
-    return b.reshape(keys, (product(lead) * count, block)), maxima
+    padded = [b.pad(word, len(lead), 0, count * block, NONE) for word in words]
+    maxima = _largest(b, [b.reshape(word, (*lead, count, block)) for word in padded])
+    return [b.reshape(word, (product(lead) * count, block)) for word in padded], maxima
 
 
 def _next_by_block(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
-    """`_next`, which looks for what follows in the block of the one before alone."""
-    (blocks,), (maxima, before) = consts, carry
-    *lead, count = dims_of(maxima)
-    shift = int(dims_of(blocks)[1]).bit_length() - 1
-    place = _place_of(b, before)
+    """The largest of all blocks' largest, in whose place comes what follows in its block."""
+    *lead, count = dims_of(carry[0])
+    largest = _largest(b, carry)
+    shift = int(dims_of(consts[0])[1]).bit_length() - 1
+    place = _place_of(b, largest[-1])
     block = b.bits("right", place, b.full_like(place, shift))
     row = b.reshape(b.iota((product(lead),), 0, "i64"), lead)
-    row = b.add(b.mul(row, b.full_like(row, int(count))), block)
-    left = _below(b, b.gather(blocks, row, 0), before)
-    number, one = b.iota(dims_of(maxima), len(lead), "i64"), (*lead, 1)
+    row = b.add(b.mul(row, b.size(count)), block)
+    rows = [b.gather(word, row, 0) for word in consts]
+    left = _largest(b, rows, _is_below(b, rows, largest))
+    number, one = b.iota(dims_of(carry[0]), len(lead), "i64"), (*lead, 1)
     is_block = b.compare("eq", number, b.reshape(block, one))
-    maxima = b.select(is_block, b.reshape(left, one), maxima)
-    largest = b.reduce("max", maxima, [len(lead)])
-    return [maxima, largest], [largest]
+    carry = [
+        b.select(is_block, b.reshape(new, one), old) for new, old in zip(left, carry, strict=True)
+    ]
+    return carry, largest[-1:]

@@ -68,6 +68,7 @@ def resize(
     scale: float | None,
     how: Resizing,
     count: SSAValue | None = None,
+    of: SSAValue | None = None,
 ) -> SSAValue:
     """x with `size` elements along an axis.
 
@@ -75,20 +76,24 @@ def resize(
         scale: how many elements stand for one of x; the quotient of the sizes unless given.
         count: int64 without axes, to how many elements x is resized, of which the result has the
             first, or all and others behind them; `size` unless given.
+        of: int64 without axes, how many elements of x are resized, behind which the last of them
+            stands again; all unless given.
     """
     old = dims_of(x)[axis]
-    plain = count is None and how.coordinates != "tf_crop_and_resize"
+    known = count is None and of is None
+    plain = known and how.coordinates != "tf_crop_and_resize"
     if old == size and scale in (None, 1.0) and plain:
         return x
     if size == 0:
         return b.slice(x, axis, 0, 0)
-    if how.mode == "nearest" and count is None:
+    if how.mode == "nearest" and known:
         resized = _at_even_distances(b, x, axis, size, scale, how)
         if resized is not None:
             return resized
     whole = _number(b, size) if count is None else b.cast(count, "f32")
     number = b.cast(b.iota((size,), 0, "i32"), "f32")
-    at = _coordinates(b, number, _number(b, old), whole, scale, how)
+    before = _number(b, old) if of is None else b.cast(of, "f32")
+    at = _coordinates(b, number, before, whole, scale, how)
     resized = _sampled(b, x, axis, at, scale, how)
     if how.coordinates != "tf_crop_and_resize":
         return resized

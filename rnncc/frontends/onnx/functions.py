@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.lists import SplitAxis, StackedRows
 from rnncc.frontends.onnx.reading import graphs_in, onnx_package, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.values import Value
@@ -196,6 +197,11 @@ def _type(node: Node, value: Value | None) -> bytes:
     """A value's type as the standard's functions want it."""
     if value is None:
         return b""
+    if isinstance(value, StackedRows | SplitAxis):
+        [first, *_] = [*value.tensors(), Value("f32", ())]
+        helper = onnx_package().helper
+        kind = helper.make_tensor_type_proto(KINDS[first.dtype], None)
+        return helper.make_sequence_type_proto(kind).SerializeToString()
     shape = [int(d) if d.is_static else str(d) for d in value.dims]
     kind = KINDS.get(value.dtype)
     if kind is None:

@@ -306,9 +306,6 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("*", one("x l", "y z", average_by_batch_size=1), "is not supported")
     ],
     "an axis of symbolic size": [("TopK", one("x", "y z", {"x": ("N", "K")}, k=1), "a number")],
-    "more than 4096 elements along it": [
-        ("TopK", one("x", "y z", {"x": (2, 4097)}, k=1), "at most 4096 are supported")
-    ],
     "an input and `shape` together": [("ConstantFill", one(shape=[2]), "and the argument")],
     "an input": [("*", one(shape=[1], values=[0.0]), "has 1 inputs, expected 0")],
     "more than 65536 values outside of an init net": [

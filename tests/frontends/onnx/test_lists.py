@@ -15,6 +15,7 @@ from rnncc import onnx_backend
 from rnncc.errors import CompileError
 from tests.frontends.onnx.list_models import PLACES, assert_same, check, choice
 from tests.frontends.onnx.models import (
+    by_onnxruntime,
     graph,
     imported,
     info,
@@ -112,6 +113,34 @@ def test_optional_values() -> None:
         y, same = prepared.run([X, element])
         np.testing.assert_array_equal(y, X if element is None else element)
         assert same is None if element is None else (same == element).all()
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["first", "last", "last but one more", "chunks"])
+def test_lists_of_open_length(name: str) -> None:
+    """Elements are taken from their ends; a graph runs for each."""
+    rows = node("SplitToSequence", "x", "s", axis=1)
+    if name == "chunks":
+        rows = node("SplitToSequence", "x three", "s", axis=1)
+    taken = {
+        "first": [rows, node("SequenceErase", "s zero", "t")],
+        "last": [rows, node("SequenceErase", "s", "t")],
+        "last but one more": [
+            *(rows, node("SequenceInsert", "s x", "u"), node("SequenceErase", "u last", "t"))
+        ],
+        "chunks": [rows, node("SequenceLength", "s", "k")],
+    }
+    of_each = graph([node("Exp", "a", "b"), node("Add", "b x1", "e")], [], [info("e", None)])
+    of_each.input.append(info("a", None))
+    each = node("SequenceMap", "s" if name == "chunks" else "t", "m", body=of_each)
+    nodes = [node("ReduceMax", "x", "x1", axes=[1]), *taken[name], each]
+    nodes.append(node("ConcatFromSequence", "m", "y", axis=1))
+    constants = {**PLACES, "three": np.array(3)}
+    made = model(nodes, [info("x", ["N", "T"])], [info("y", None)], constants, opset=17)
+    compiled: Any = rnncc.compile(made)
+    for x in (X, X[:2, :2], np.tile(X, 2)[:, :5]):
+        got = compiled.run({"x": np.ascontiguousarray(x) / 12})["y"]
+        assert_same(got, by_onnxruntime(made, {"x": x / 12})["y"])
 
 
 def test_one_node() -> None:

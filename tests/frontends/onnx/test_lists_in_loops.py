@@ -130,6 +130,11 @@ def inner_loop() -> Any:
 MAY_APPEND = {
     "one": loop([*LARGE, appending_if("s", "s2")], "e", "many"),
     "behind others": loop([*LARGE, appending_if("s", "s2")], "d", "many"),
+    "behind others, few iterations": loop([*LARGE, appending_if("s", "s2")], "d"),
+    "behind one": [
+        node("SequenceConstruct", "x", "o"),
+        *loop([*LARGE, appending_if("s", "s2")], "o", "many"),
+    ],
     "two, and one that is there": loop(
         [
             *LARGE,

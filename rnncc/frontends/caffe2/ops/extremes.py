@@ -14,7 +14,7 @@ from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dtype_of
 from rnncc.nn.indexing import element_places, extremum_place
-from rnncc.nn.ranking import MAX_RANKED, top_k
+from rnncc.nn.ranking import top_k
 
 
 class ArgMax(Operator):
@@ -51,7 +51,7 @@ class TopK(Operator):
     """Y0, Y1 = the `k` largest elements along `axis`, largest first, and their places; Y2 = their
     places among all of X's elements, in a vector.
 
-    Refused: an axis of symbolic size; more than 4096 elements along it.
+    Refused: an axis of symbolic size.
     """
 
     outputs = (2, 3)
@@ -67,10 +67,8 @@ class TopK(Operator):
             return
         axis, count = self.axis("axis", -1, len(dims)), self.args.int("k", 0)
         size = dims[axis]
-        if size.is_static and (not 1 <= count <= int(size) or int(size) > MAX_RANKED):
-            raise self.error(
-                f"takes {count} of {size} elements, at most {MAX_RANKED} are supported"
-            )
+        if size.is_static and not 1 <= count <= int(size):
+            raise self.error(f"takes {count} of {size} elements")
         s.expect(self.ys[0], (*dims[:axis], count, *dims[axis + 1 :]))
         for flat in self.ys[2:]:
             s.expect(flat, (product(s.known(self.ys[0])),))

@@ -6,7 +6,7 @@ What the rows behind those that count hold means nothing, but may be computed wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -17,6 +17,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
+MOST_COUNTED = 2
+"""Axes along which the run decides how many rows count."""
 READERS = "operators that compute row by row, Shape and outputs may"
 
 
@@ -114,6 +116,12 @@ def crossed(x: Partial, along: Partial) -> Crossed:
     """
     assert x.count is not None and along.count is not None and x.axis != along.axis
     return Crossed.counted(along.whole(), (x.axis, along.axis), (x.count, along.count))
+
+
+def counted_along(tensor: Value, counts: Mapping[int, SSAValue]) -> Value:
+    """A tensor of whose rows along one axis or two so many count."""
+    rows = [Partial.counted(tensor, axis, count) for axis, count in counts.items()]
+    return crossed(*rows) if len(rows) == MOST_COUNTED else rows[0]
 
 
 def parts_of(value: Value | None) -> list[Partial]:

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from functools import partial, reduce
 
 import numpy as np
+from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted.counts import counted_shape, one_that_fits, same_count
+from rnncc.frontends.onnx.counted.counts import one_that_fits, same_count
 from rnncc.frontends.onnx.counted.rows import Partial, crossed
 from rnncc.frontends.onnx.counted_ops.batches import Operands, only
-from rnncc.frontends.onnx.counted_ops.edges import scaled
+from rnncc.frontends.onnx.counted_ops.edges import last_again, scaled
 from rnncc.frontends.onnx.counted_ops.sums import with_others
-from rnncc.frontends.onnx.formulas.offsets import parted
+from rnncc.frontends.onnx.formulas.offsets import are_same, parted
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.linear import letters_of
+from rnncc.frontends.onnx.ops.resize import resized_rows
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 
 OLD_SCALES = 9
 """The opset from which on Upsample has its scales as an input."""
@@ -43,7 +45,7 @@ def tiled(n: Node, inputs: Operands) -> Partial | None:
 
 
 def resized(n: Node, inputs: Operands) -> Value | None:
-    """Other axes, with as many rows as there were; or the rows, by a known scale."""
+    """Other axes, with as many rows as there were; or the rows, by a known scale or to a size."""
     x, name = only(inputs), n.op.op_type
     if x is None or x.count is None or n.text("coordinate_transformation_mode", "") == _CROPPED:
         return None
@@ -58,14 +60,17 @@ def resized(n: Node, inputs: Operands) -> Value | None:
     at = axes.index(x.axis)
     if n.has(2) and n.dims(2) != (0,):
         return _by_scales(n, x, n.numbers(2).reshape(-1).tolist(), at, len(axes))
-    shape = counted_shape(n, 3) if n.has(3) else None
-    if shape is None or shape.axis != at or shape.dims[at] != x.dims[x.axis]:
+    places = n.places(3) if n.has(3) else []
+    others = [place for index, place in enumerate(places) if index != at]
+    if len(places) != len(axes) or not all(isinstance(place, Dim) for place in others):
         return None
-    if n.opset >= 18 and n.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        return None
-    n.inputs[3] = Value.of(np.array(shape.dims, object))
-    count = same_count(n.b, x.count, shape.count)
-    return Partial.counted(n.built_as(name), x.axis, count)
+    number = places[at]
+    if isinstance(number, SSAValue) and are_same(number, x.count):
+        places[at] = x.dims[x.axis]
+        n.inputs[3] = Value.of(np.array(places, object))
+        return Partial.counted(n.built_as(name), x.axis, x.count)
+    n.inputs[0] = last_again(n, x, x.count)
+    return resized_rows(n, x.axis, x.count, number)
 
 
 def _by_scales(n: Node, x: Partial, scales: Sequence[float], at: int, count: int) -> Partial | None:

@@ -28,13 +28,18 @@ def scaled(n: Node, x: Partial, scale: float, name: str) -> Partial | None:
     b, exact = n.b, simple_ratio(scale)
     if exact is None:
         return None
-    last = b.maximum(b.sub(x.count, n.full(1, x.count)), n.full(0, x.count))
-    size = x.dims[x.axis]
-    places = b.minimum(b.iota((size,), 0, "i64"), b.broadcast(last, (size,), []))
-    n.inputs[0] = Value.computed(b.gather(x.made, places, x.axis))
+    n.inputs[0] = last_again(n, x, x.count)
     count = b.mul(x.count, n.full(exact.numerator, x.count))
     count = b.div(count, n.full(exact.denominator, count))
     return Partial.counted(n.built_as(name), x.axis, count)
+
+
+def last_again(n: Node, x: Partial, count: SSAValue) -> Value:
+    """The rows, behind which the last one that counts stands again."""
+    b, size = n.b, x.dims[x.axis]
+    last = b.maximum(b.sub(count, n.full(1, count)), n.full(0, count))
+    places = b.minimum(b.iota((size,), 0, "i64"), b.broadcast(last, (size,), []))
+    return Value.computed(b.gather(n.scope.ssa(x.whole()), places, x.axis))
 
 
 def _coordinates(n: Node) -> str:

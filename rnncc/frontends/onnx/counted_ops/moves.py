@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from itertools import accumulate, pairwise
 
 from xdsl.ir import SSAValue
 
@@ -13,6 +14,7 @@ from rnncc.frontends.onnx.counted.counts import (
     CountedShape,
     counted_shape,
     joined_rows,
+    one_that_fits,
     repeated,
     same_count,
 )
@@ -33,10 +35,12 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     is_settled,
     part_of_rows,
 )
+from rnncc.frontends.onnx.ops.computed_sizes import sum_of
 from rnncc.frontends.onnx.ops.indexing import scattered_elements, scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import from_front
@@ -44,9 +48,12 @@ from rnncc.nn.indexing import from_front
 Moved = Value | None
 
 
-def build_moved(n: Node, name: str, inputs: Operands) -> Moved:
-    """The output of a node that moves such rows; None where it does not."""
-    return MOVES[name](n, inputs) if name in MOVES else None
+def build_moved(n: Node, name: str, inputs: Operands) -> list[Value] | None:
+    """The outputs of a node that moves such rows; None where it does not."""
+    if name == "Split":
+        return _parts(n, inputs)
+    moved = MOVES[name](n, inputs) if name in MOVES else None
+    return None if moved is None else [moved]
 
 
 def _only_first(inputs: Operands) -> Partial | None:
@@ -91,26 +98,32 @@ def _place_among(n: Node, x: Partial) -> bool:
 
 
 def _scatter_elements(n: Node, inputs: Operands) -> Moved:
-    """Elements put into such rows: a place in a row that does not count is an error of the run."""
-    x = only(inputs)
-    if x is None:
-        return _put_elements(n, inputs)
-    if x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
+    """Elements put where places say, as many as there are of these; into such rows, too, where a
+    place in a row that does not count is an error of the run."""
+    x, places, new = inputs
+    counts_there = None
+    if isinstance(places, Partial) or isinstance(new, Partial):
+        if not (isinstance(places, Partial) and isinstance(new, Partial)):
+            return None
+        if places.axis != new.axis or places.count is None or new.count is None:
+            return None
+        count = same_count(n.b, places.count, new.count)
+        counts_there = counting(n.b, count, places.dims, places.axis)
+    if not isinstance(x, Partial):
+        return Value.computed(scattered_elements(n, counts_there))
+    if not _element_among(n, x):
         return None
+    scattered = Value.computed(scattered_elements(n, counts_there))
+    return Partial.counted(scattered, x.axis, x.count)
+
+
+def _element_among(n: Node, x: Partial) -> bool:
+    """Whether places of elements are along the axis of the rows; they become such as count."""
+    if x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
+        return False
     places = _rows_that_count(n, n.b.cast(n.x(1, INTEGERS), "i64"), x, x.count)
     n.inputs[1] = Value.computed(places)
-    return Partial.counted(n.built_as("ScatterElements"), x.axis, x.count)
-
-
-def _put_elements(n: Node, inputs: Operands) -> Moved:
-    """As many elements as there are computed places of them, in a tensor of known size."""
-    x, places, new = inputs
-    if isinstance(x, Partial) or not (isinstance(places, Partial) and isinstance(new, Partial)):
-        return None
-    if places.axis != new.axis or places.count is None or new.count is None:
-        return None
-    count = same_count(n.b, places.count, new.count)
-    return Value.computed(scattered_elements(n, counting(n.b, count, places.dims, places.axis)))
+    return True
 
 
 def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> SSAValue:
@@ -227,6 +240,17 @@ def _gather(n: Node, inputs: Operands) -> Moved:
     return Partial.counted(rows, x.axis + by.axis, by.count) if isinstance(by, Partial) else rows
 
 
+def _gather_elements(n: Node, inputs: Operands) -> Moved:
+    """The same of elements."""
+    x, by = inputs
+    if not isinstance(x, Partial) or not _element_among(n, x):
+        return None
+    if not isinstance(by, Partial):
+        return n.built_as("GatherElements")
+    n.inputs[1] = _first_places(n, by, n.x(1, ("i64",)))
+    return Partial.counted(n.built_as("GatherElements"), by.axis, by.count)
+
+
 def _gather_nd(n: Node, inputs: Operands) -> Moved:
     """The same of places over several axes, that of the rows among them."""
     x, by = inputs
@@ -252,6 +276,38 @@ def _joined(n: Node, inputs: Operands) -> Moved:
     if any(isinstance(part, Partial) and part.axis != axis for part in parts):
         return None
     return joined_rows(n, parts, [n.x(index) for index in range(len(parts))], axis)
+
+
+def _parts(n: Node, inputs: Operands) -> list[Value] | None:
+    """The rows in parts of known or computed sizes, one behind the other: if one is negative, or
+    they are not all that count, the run fails."""
+    x, has_sizes = only(inputs), n.has(1) if n.opset >= 13 else n.given("split")
+    if x is None or x.count is None or not has_sizes:
+        return None
+    if n.axis(n.integer("axis", 0), x.rank) != x.axis:
+        return None
+    sizes: list[Place] = [*(n.places(1) if n.opset >= 13 else map(Dim.of, n.integers("split")))]
+    if len(sizes) < len(n.op.output):
+        raise n.error(f"has {len(n.op.output)} outputs for {len(sizes)} parts")
+    b, ends = n.b, [*accumulate(sizes, partial(sum_of, n))]
+    fits = b.compare("eq", _number(n, ends[-1]), x.count)
+    for size in sizes:
+        natural = b.compare("ge", _number(n, size), n.full(0, x.count))
+        fits = b.logical("and", fits, natural)
+    rows = Partial.counted(x.whole(), x.axis, one_that_fits(b, x.count, fits))
+    parts = [part_of_rows(n, rows, first, end) for first, end in pairwise([Dim.of(0), *ends])]
+    return [_of_size(n, part, size) for part, size in zip(parts, sizes, strict=True)]
+
+
+def _number(n: Node, place: Place) -> SSAValue:
+    return n.scope.number(place) if isinstance(place, Dim) else place
+
+
+def _of_size(n: Node, part: Partial, size: Place) -> Value:
+    """A part that has so many rows, where that is known and there is room for them."""
+    if not isinstance(size, Dim) or not is_natural(part.dims[part.axis] - size):
+        return part
+    return Value.computed(n.b.slice(n.scope.ssa(part.whole()), part.axis, 0, size))
 
 
 def _split(n: Node, inputs: Operands) -> Moved:
@@ -293,6 +349,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Slice": _slice,
     "Compress": _compress,
     "Gather": _gather,
+    "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "SplitToSequence": _split,
     "SequenceInsert": _inserted,

@@ -52,7 +52,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if together is not None:
         return together
     if (moved := build_moved(n, name, inputs)) is not None:
-        return [_as_stored(n, moved)]
+        return [_as_stored(n, at, value) for at, value in enumerate(moved)]
     axes = RULES[name](n, inputs) if name in RULES else None
     if axes is None:
         raise reads_together(n, inputs)
@@ -79,11 +79,11 @@ def counted_too(n: Node, inputs: Operands, value: Value, axis: int, count: SSAVa
     return rows
 
 
-def _as_stored(n: Node, moved: Value) -> Value:
-    """The first output, with elements of the type that the standard says: of tensors only."""
+def _as_stored(n: Node, at: int, moved: Value) -> Value:
+    """An output, with elements of the type that the standard says: of tensors only."""
     if moved.made is None or not (moved.is_tensor or isinstance(moved, Partial)):
         return moved
-    stored = n.scope.value(n, 0, moved.made)
+    stored = n.scope.value(n, at, moved.made)
     return replace(moved, dtype=stored.dtype, dims=stored.dims, made=stored.made)
 
 

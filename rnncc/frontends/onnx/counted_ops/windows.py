@@ -166,7 +166,7 @@ def _by_computed(n: Node, x: Partial) -> Value | None:
     pads = zip(2 * padded_axes(n), n.places(1), strict=False)
     plain = all(place == 0 for axis, place in pads if axis == x.axis)
     others = pad_by_computed(n, x.whole()) if plain else None
-    return None if others is None else crossed(x, others)
+    return crossed(x, others) if isinstance(others, Partial) else None
 
 
 def _filled_up(n: Node, x: Partial) -> Value | None:

@@ -89,7 +89,7 @@ def computed_parts(n: Node, axis: int) -> list[Value]:
     parts, start = list[Value](), Dim.of(0)
     first: Place = start
     for place in places:
-        end = Dim.of(HUGE) if len(parts) == len(places) - 1 else _sum(n, first, place)
+        end = Dim.of(HUGE) if len(parts) == len(places) - 1 else sum_of(n, first, place)
         if isinstance(place, SSAValue):
             part: Value = counted_rows(n, x, axis, first, end)
         elif isinstance(first, SSAValue):
@@ -123,7 +123,8 @@ def _unless_varying(n: Node, place: Place) -> Place:
     return n.scope.number(place) if isinstance(place, Dim) and varies(place) else place
 
 
-def _sum(n: Node, one: Place, other: Place) -> Place:
+def sum_of(n: Node, one: Place, other: Place) -> Place:
+    """The sum of two places, a formula where both are."""
     if isinstance(one, Dim) and isinstance(other, Dim):
         return one + other
     numbers = (n.scope.number(each) if isinstance(each, Dim) else each for each in (one, other))

@@ -8,10 +8,12 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.counted.shapes import known_part
 from rnncc.frontends.onnx.formulas.sizes import Undecided, decide
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.computed_sizes import bounded_number, is_computed
 from rnncc.frontends.onnx.values import LARGEST, Array, Value, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
@@ -179,19 +181,18 @@ def _depth(n: Node, shape: Sequence[Dim], most: int) -> int:
     return int(shape[-1])
 
 
-def _one_hot(n: Node) -> SSAValue:
+def _one_hot(n: Node) -> SSAValue | Value:
     """The second of two values where the index is that of the place along an axis, else the first.
 
-    Refused: a depth that is computed at run time.
+    Refused: a depth that is computed at run time, but in inference what `--max-iterations` bounds.
     """
-    b, index = n.b, n.x(0)
-    depth, values = n.size(1), n.x(2)
-    dims = list(n.dims())
-    axis = n.axis(n.integer("axis", -1), len(dims) + 1)
-    index = b.cast(index, "i64")
-    index = from_front(n.b, index, depth)
+    b, index, values = n.b, n.b.cast(n.x(0), "i64"), n.x(2)
+    axis = n.axis(n.integer("axis", -1), len(n.dims()) + 1)
     off, on = (row(b, values, i) for i in (0, 1))
-    return b.select(one_hot(b, index, depth, axis), on, off)
+    number = bounded_number(n, b.reshape(b.cast(n.x(1), "i64"), ())) if is_computed(n, 1) else None
+    depth, most = number or (n.size(1),) * 2
+    hot = b.select(one_hot(b, from_front(b, index, depth), most, axis), on, off)
+    return hot if number is None else Partial.counted(n.scope.value(n, 0, hot), axis, number[0])
 
 
 def trilu(n: Node) -> SSAValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,14 +113,11 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
         return _never(loop)
     loop.n.scope.model.unrolled += small
     try:
-        results = _scanned(loop, count, StackedRows.may_grow)
-        if results is None and any(map(StackedRows.may_grow_on, loop.starts)):
-            results = _scanned(loop, count, StackedRows.may_grow_on)
+        results = _as_scan(loop, count)
     except NeedsValue:
-        if not small and not any(map(StackedRows.may_grow_on, loop.starts)):
+        if not small:
             raise
-        # the number of the iteration decides a shape, or a list is read to which each appends
-        results = None if small else _reading(loop, count)
+        results = None
     except UnreadState as state:
         if not small or state.graph is not loop.graph:
             raise
@@ -134,14 +132,27 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     return results
 
 
-def _reading(loop: LoopBody, count: Dim) -> list[Any] | None:
-    """A loop whose body reads the last elements of a list to which it appends, or its length."""
-    for counts in (False, True):
+def _as_scan(loop: LoopBody, count: Dim) -> list[Any] | None:
+    """A loop of one of the forms that may be scans, else what the last one comes to.
+
+    Lists that have elements already, to which it appends, maybe under a condition, and those of
+    which its body reads the last elements, or the length, come after all others.
+    """
+    forms = [partial(_scanned, may_grow=StackedRows.may_grow)]
+    if any(map(StackedRows.may_grow_on, loop.starts)):
+        forms.append(partial(_scanned, may_grow=StackedRows.may_grow_on))
+        if not loop.is_unrolled:
+            forms.append(partial(_scanned, may_grow=StackedRows.may_grow_on, reads=True))
+            forms.append(partial(forms[-1], counts=True))
+    for form in forms:
         try:
-            return _scanned(loop, count, StackedRows.may_grow_on, reads=True, counts=counts)
-        except NeedsValue:
-            if counts:
+            results = form(loop, count)
+        except NeedsValue:  # the number of the iteration decides a shape, or a list is read
+            if form is forms[-1]:
                 raise
+        else:
+            if results is not None:
+                return results
     return None
 
 

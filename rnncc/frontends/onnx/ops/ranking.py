@@ -24,7 +24,7 @@ from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place
-from rnncc.nn.ranking import MAX_RANKED, can_rank, top_k
+from rnncc.nn.ranking import top_k
 from rnncc.nn.reduction import cumulate
 
 MAX_COUNTED = 1 << 22
@@ -49,8 +49,7 @@ def _extremum_place(kind: str, order: str) -> Any:
 def _top_k(n: Node) -> tuple[SSAValue | Value, ...]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
-    Refused: k that is computed at run time, in training; more than 4096 float64 or int64 along an
-    axis of known size.
+    Refused: k that is computed at run time, in training.
     """
     dims = n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))
@@ -66,16 +65,10 @@ def _top_k(n: Node) -> tuple[SSAValue | Value, ...]:
 def _first(n: Node, axis: int, count: Dim) -> tuple[SSAValue, SSAValue]:
     """So many elements in order, and their places."""
     x, size = n.x(0, NUMBERS), n.dims()[axis]
-    if not can_rank(x, count, axis):
-        raise n.unsupported(f"ranks {size} elements, at most {MAX_RANKED} are supported")
     if not may_be_natural(count) or not may_be_natural(size - count):
         raise n.error(f"takes {count} of {size} elements")
-    if count.is_static:
-        n.b.require(size - count)
-        return top_k(n.b, x, count, axis, n.flag("largest", 1))
-    # a slice, as its bounds are checked by calls
-    values, places = top_k(n.b, x, size, axis, n.flag("largest", 1))
-    return n.b.slice(values, axis, 0, count), n.b.slice(places, axis, 0, count)
+    n.b.require(size - count)
+    return top_k(n.b, x, count, axis, n.flag("largest", 1))
 
 
 def _cumulative(function: Binary, start: float, formula: str) -> Any:

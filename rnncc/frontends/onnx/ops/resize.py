@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
-from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.counted.rows import MOST_COUNTED, Partial, counted_along
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_sizes import bounded_number, is_computed
 from rnncc.frontends.onnx.values import Value, sizes_value
@@ -24,6 +25,7 @@ from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 MODES = ("nearest", "linear", "cubic")
 INTEGERS_SUMMED = ("u8", "i8", "i32")
 """Types of integers that are weighted and added up."""
+NONE: Mapping[int, SSAValue] = MappingProxyType({})
 POLICIES = ("stretch", "not_larger", "not_smaller")
 FINEST = 64
 """The largest denominator of a scale of an axis whose size is open."""
@@ -41,8 +43,8 @@ Axis = tuple[int, Dim, float | None]
 def _resize(n: Node) -> SSAValue | Value:
     """X with other sizes: the nearest elements, or sums of neighbours by linear or cubic weights.
 
-    Refused: scales that are computed at run time, and sizes, but one, in inference, that must be
-    the size of something else, or that `--max-iterations` bounds; of axes of open size antialias,
+    Refused: scales that are computed at run time, and sizes, but two, in inference, that must be
+    sizes of something else, or that `--max-iterations` bounds; of axes of open size antialias,
     and scales that are no fractions by 2, 4, ... 64, nor 1/k; align_corners with a scale that gives
     no whole size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
     differently; linear of elements other than floats, int8, uint8, int32, and of these antialias;
@@ -63,39 +65,66 @@ def _resize(n: Node) -> SSAValue | Value:
 
 
 def _resized(
-    n: Node, how: Resizing, axes: list[int], counts: Mapping[int, SSAValue] | None = None
+    n: Node,
+    how: Resizing,
+    axes: list[int],
+    counts: Mapping[int, SSAValue] = NONE,
+    before: Mapping[int, SSAValue] = NONE,
 ) -> SSAValue:
     """X with all axes of other sizes.
 
     Args:
         counts: axes of which the run decides how many elements they have, and this number.
+        before: those of which it decides how many elements they had.
     """
-    x, counts = n.x() if how.mode == "nearest" else _floats(n, how), counts or {}
+    x = n.x() if how.mode == "nearest" else _floats(n, how)
     for at, (axis, size, scale) in _cheap_first(enumerate(_changes(n, how, axes))):
         own = replace(how, region=_region(n, at, len(axes)))
-        scale = None if axis in counts else scale
-        x = resize(n.b, x, axis, size, scale, own, counts.get(axis))
+        scale = None if axis in counts or axis in before else scale
+        x = resize(n.b, x, axis, size, scale, own, counts.get(axis), before.get(axis))
     own = n.value(0).dtype
     return n.b.cast(x, own) if dtype_of(x) in FLOATS and own in INTEGERS_SUMMED else x
 
 
 def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
-    """The same with one size that the run decides, and that something bounds."""
-    places = n.places(3)
-    computed = [at for at, place in enumerate(places) if isinstance(place, SSAValue)]
-    stretched = n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
-    if len(computed) != 1 or not stretched or how.antialias or len(places) != len(axes):
+    """The same with one size or two that the run decides, and that something bounds."""
+    places, counts, sizes = n.places(3), dict[int, SSAValue](), list[Dim]()
+    if not _is_stretched(n) or how.antialias or len(places) != len(axes):
         n.known(3)
-    [at], [number] = computed, [place for place in places if isinstance(place, SSAValue)]
-    bounded = bounded_number(n, number)
+    for axis, place in zip(axes, places, strict=True):
+        if isinstance(place, SSAValue):
+            bounded = bounded_number(n, place)
+            if bounded is None or len(counts) == MOST_COUNTED:
+                n.known(3)
+            assert bounded is not None, "of what nothing bounds the numbers are asked for"
+            counts[axis], place = bounded
+        sizes.append(place)
+    n.inputs[3] = sizes_value(sizes)
+    resized = n.scope.value(n, 0, _resized(n, how, axes, counts))
+    return counted_along(resized, counts)
+
+
+def _is_stretched(n: Node) -> bool:
+    """Whether sizes are those of the result, of all axes."""
+    return n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
+
+
+def resized_rows(n: Node, axis: int, rows: SSAValue, number: Dim | SSAValue) -> Value | None:
+    """X, of which so many rows along an axis count, behind which the last of them stands again,
+    with another number of rows; None where nothing bounds this, or weights see where rows end."""
+    how, dims, places = _how(n), n.dims(), n.places(3)
+    axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    if how.antialias or how.exclude_outside or not _is_stretched(n):
+        return None
+    bounded = bounded_number(n, number) if isinstance(number, SSAValue) else (None, number)
     if bounded is None:
-        n.known(3)
-    assert bounded is not None, "of what nothing bounds the numbers are asked for"
+        return None
     count, most = bounded
-    n.inputs[3] = sizes_value([p if isinstance(p, Dim) else most for p in places])
-    axis = axes[at]
-    resized = n.scope.value(n, 0, _resized(n, how, axes, {axis: count}))
-    return Partial.counted(resized, axis, count)
+    places[axes.index(axis)] = most
+    n.inputs[3] = sizes_value([place for place in places if isinstance(place, Dim)])
+    resized = _resized(n, how, axes, {} if count is None else {axis: count}, {axis: rows})
+    value = n.scope.value(n, 0, resized)
+    return value if count is None else Partial.counted(value, axis, count)
 
 
 def _floats(n: Node, how: Resizing) -> SSAValue:

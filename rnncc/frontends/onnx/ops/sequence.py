@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted.counts import joined_rows, within_most
 from rnncc.frontends.onnx.counted.decided import one_number
 from rnncc.frontends.onnx.counted.rows import Partial
+from rnncc.frontends.onnx.functions import definition_of, inlined
 from rnncc.frontends.onnx.lists import (
     MAX_LISTED,
     SplitAxis,
@@ -24,6 +25,8 @@ from rnncc.frontends.onnx.ops.computed_sizes import computed_parts, is_computed
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.ops.slicing import moving_part, part_at
+from rnncc.frontends.onnx.reading import onnx_package
+from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
@@ -97,13 +100,29 @@ def _place(n: Node, index: int, count: int, last: int) -> int:
 def _erase(n: Node) -> Value:
     """A list without one of its elements, by default without the last.
 
-    Refused: a place that is computed; a list of open length.
+    Refused: a place that is computed; one in a list of open length but its first and last.
     """
-    items = elements(n.b, _rows(n))
+    rows = _rows(n)
+    if rows.length is not None and not rows.length.is_static and rows.earlier is None:
+        place = _from_end(n, rows) if n.has(1) else -1
+        if place in (0, -1):
+            return _without_end(n, rows, place)
+    items = elements(n.b, rows)
     if not items:
         raise n.error("takes an element from an empty list")
     del items[_place(n, 1, len(items), len(items) - 1) if n.has(1) else -1]
     return StackedRows.listing(items)
+
+
+def _without_end(n: Node, rows: StackedRows, place: int) -> StackedRows:
+    """A list of rows without its first element, or without its last."""
+    if place and rows.items:
+        return replace(rows, items=rows.items[:-1])
+    if not place and rows.front:
+        return replace(rows, front=rows.front[1:])
+    assert rows.stacked is not None
+    kept = n.b.slice(n.scope.ssa(rows.stacked), 0, int(not place), rows.stacked.dims[0] - 1)
+    return replace(rows, stacked=Value.computed(kept))
 
 
 def _at(n: Node) -> Value:
@@ -319,11 +338,11 @@ def _agree(arrays: Sequence[Array], axis: int, new: bool) -> bool:
 
 
 def _map(n: Node) -> list[Value]:
-    """Lists of what a graph gives for each element of a list, those of other lists and tensors.
-
-    Refused: a list of open length.
-    """
-    graph, first = n.graph("body"), elements(n.b, _rows(n))
+    """Lists of what a graph gives for each element of a list, those of other lists and tensors."""
+    graph, length = n.graph("body"), (_parts(n) or _rows(n)).length
+    if length is None or not length.is_static:
+        return _as_loop(n)
+    first = elements(n.b, _rows(n))
     lists = list[list[Value]]()
     for index in range(len(n.inputs)):
         value = n.value(index)
@@ -340,6 +359,16 @@ def _map(n: Node) -> list[Value]:
         _list(n, [results[index] for results in results_by_item])
         for index in range(len(graph.output))
     ]
+
+
+def _as_loop(n: Node) -> list[Value]:
+    """The loop that the standard defines it by, which appends to its lists."""
+    function = definition_of(n, schema_of("SequenceMap", n.opset, ""))
+    graph = onnx_package().GraphProto()
+    graph.node.extend(inlined(n.op, function))
+    for name in function.output:
+        graph.output.add().name = name
+    return inline(n, graph, {name: n.value(at) for at, name in enumerate(function.input)})
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,13 @@ from rnncc.frontends.onnx.counted.decided import (
     settled,
     where_equal,
 )
-from rnncc.frontends.onnx.counted.rows import Partial, crossed
+from rnncc.frontends.onnx.counted.rows import (
+    MOST_COUNTED,
+    Partial,
+    counted_along,
+    crossed,
+    parts_of,
+)
 from rnncc.frontends.onnx.counted.shapes import known_part
 from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
@@ -44,8 +50,6 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import strided
 from rnncc.nn.indexing import from_front
 
-MOST_COUNTED = 2
-"""Axes that a tensor's rows may be counted along."""
 SMALLER_LAST = 18
 """The opset from which the last part of an axis may be smaller than the others."""
 
@@ -247,7 +251,7 @@ def _pad(n: Node) -> SSAValue | Value:
     """X with more elements around it: a constant, or by the modes edge, reflect and wrap.
 
     Refused: pads that are computed at run time, but those of the modes constant and edge along one
-    axis, in inference, where they make a size that must be that of something else, or where
+    axis or two, in inference, where they make sizes that must be those of something else, or where
     `--max-iterations` bounds how many rows there are then; negative pads with a mode other than
     constant.
     """
@@ -291,37 +295,42 @@ def pad_by_inputs(n: Node) -> SSAValue | Value:
     return _padded_around(n, n.sizes(1), _fill_value(n))
 
 
-def pad_by_computed(n: Node, rows: Value) -> Partial | None:
-    """The same by amounts that the run decides along one axis: that of rows of which some count, if
-    the input is such; None where nothing bounds how many rows there are then."""
+def pad_by_computed(n: Node, rows: Value) -> Value | None:
+    """The same by amounts that the run decides along some axes; None where these, and that of rows
+    of which some count, are more than two, or nothing bounds how many rows there are then."""
     places, mode = n.places(1), n.text("mode", "constant")
     axes, number = padded_axes(n), None if mode == "edge" else _fill_value(n)
     if mode not in ("constant", "edge") or len(places) != 2 * len(axes):
         return None
     around = [place if isinstance(place, Dim) else None for place in places]
     computed = {at % len(axes) for at, amount in enumerate(around) if amount is None}
-    if len(computed) != 1:
+    counts = {part.axis: part.count for part in parts_of(rows) if part.count is not None}
+    leaving = {axes[at] for at in computed}
+    if len(leaving | set(counts)) > MOST_COUNTED or not set(counts) <= leaving:
         return None
-    [at] = computed
-    axis, before, behind = axes[at], places[at], places[at + len(axes)]
-    if isinstance(rows, Partial) and rows.axis != axis:
-        return None
-    x = _padded_around(n, [d or Dim.of(0) for d in around], _fill_value(n), leaving=axis)
-    count = rows.count if isinstance(rows, Partial) else n.b.size(dims_of(x)[axis], "i64")
-    return put_around(n, Partial.counted(Value.computed(x), axis, count), before, behind, number)
+    x = _padded_around(n, [d or Dim.of(0) for d in around], _fill_value(n), leaving)
+    padded_rows = Value.computed(x)
+    for at in sorted(computed):
+        axis, (before, behind) = axes[at], (places[at], places[at + len(axes)])
+        count = counts[axis] if axis in counts else n.b.size(padded_rows.dims[axis], "i64")
+        put = put_around(n, Partial.counted(padded_rows, axis, count), before, behind, number)
+        if put is None or put.count is None:
+            return None
+        padded_rows, counts[axis] = put.whole(), put.count
+    return counted_along(padded_rows, counts)
 
 
 def _padded_around(
-    n: Node, amounts: Sequence[Dim], number: float | SSAValue, leaving: int | None = None
+    n: Node, amounts: Sequence[Dim], number: float | SSAValue, leaving: Collection[int] = ()
 ) -> SSAValue:
     """X with so many elements before all axes, or those of the fourth input, then behind them, but
-    of one that is left as it is."""
+    of those that are left as they are."""
     x, axes = n.x(), padded_axes(n)
     if len(amounts) != 2 * len(axes):
         raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")
     mode = n.one_of("mode", ("constant", "edge", "reflect", "wrap"), "constant")
     for i, axis in enumerate(axes):
-        if axis != leaving:
+        if axis not in leaving:
             x = padded(n, x, axis, amounts[i], amounts[i + len(axes)], mode, number)
     return x
 

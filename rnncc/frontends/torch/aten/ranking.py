@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rnncc.frontends.torch.node_context import NodeContext, Table, Translation, Value, rank_of
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.indexing import (
     extremum_place,
@@ -12,7 +12,10 @@ from rnncc.nn.indexing import (
     running_place,
 )
 from rnncc.nn.medians import equal_to, median_place, mode_place
-from rnncc.nn.ranking import MAX_RANKED, can_rank, top_k
+from rnncc.nn.ranking import top_k
+
+MAX_COMPARED = 4096
+"""Elements of an axis that are compared each with each."""
 
 
 def sort(
@@ -22,7 +25,8 @@ def sort(
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
     axis = at.axis(dim, rank_of(x))
-    return top_k(at.b, x, _ranked(at, x, axis, dims_of(x)[axis]), axis, descending)
+    _refuse_bools(at, x, axis)
+    return top_k(at.b, x, dims_of(x)[axis], axis, descending)
 
 
 def largest(
@@ -32,7 +36,8 @@ def largest(
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
     axis = at.axis(dim, rank_of(x))
-    return top_k(at.b, x, _ranked(at, x, axis, k), axis, largest)
+    _refuse_bools(at, x, axis)
+    return top_k(at.b, x, k, axis, largest)
 
 
 def kth_value(
@@ -42,7 +47,8 @@ def kth_value(
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
     axis = at.axis(dim, rank_of(x))
-    values, places = top_k(at.b, x, _ranked(at, x, axis, k), axis, largest=False)
+    _refuse_bools(at, x, axis)
+    values, places = top_k(at.b, x, k, axis, largest=False)
     last = (at.b.slice(y, axis, k - 1, 1) for y in (values, places))
     value, place = (at.b.reshape(y, at.dims) for y in last)
     return value, place
@@ -71,7 +77,7 @@ def _median_place(at: NodeContext, x: Value, axis: int, skips_nan: bool) -> Valu
     size = dims_of(x)[axis]
     if not size.is_static or size == 0:
         at.refuse(f"the median of {size} elements is not supported", "kthvalue")
-    _ranked(at, x, axis, (int(size) + 1) // 2)
+    _refuse_bools(at, x, axis)
     return median_place(at.b, x, axis, skips_nan)
 
 
@@ -81,8 +87,8 @@ def mode(at: NodeContext, x: Value, dim: int = -1, keepdim: bool = False) -> tup
         return x, at.b.fill(0, (), "i64")
     axis = at.axis(dim, rank_of(x))
     size = dims_of(x)[axis]
-    if size.is_static and not 0 < int(size) <= MAX_RANKED:
-        at.refuse(f"the mode of {size} elements is not supported", f"1 to {MAX_RANKED} are")
+    if size.is_static and not 0 < int(size) <= MAX_COMPARED:
+        at.refuse(f"the mode of {size} elements is not supported", f"1 to {MAX_COMPARED} are")
     return _elements_at(at, x, mode_place(at.b, at.b.cast(x, _number(x)), axis), axis)
 
 
@@ -145,12 +151,9 @@ def _number(x: Value) -> str:
     return "i32" if dtype_of(x) == "i1" else dtype_of(x)
 
 
-def _ranked(at: NodeContext, x: Value, axis: int, count: Dim | int) -> Dim | int:
-    """How many of an axis' elements are found in order; refused where that takes too long."""
-    if dtype_of(x) == "i1" or not can_rank(x, count, axis):
-        size = dims_of(x)[axis]
-        at.refuse(f"ranking {size} elements of {dtype_of(x)} is not supported", f"{MAX_RANKED} are")
-    return count
+def _refuse_bools(at: NodeContext, x: Value, axis: int) -> None:
+    if dtype_of(x) == "i1":
+        at.refuse(f"ranking {dims_of(x)[axis]} elements of i1 is not supported", "numbers are")
 
 
 OPERATORS: Table = {
