@@ -19,7 +19,8 @@ SPECIAL = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, 1e30, -1e3
 becomes of NaN in a maximum, say, ONNX Runtime decides from operator to operator."""
 KINDS = {"plain": 16, "special": 2, "whole": 2, "denormal": 1, "large": 1, "huge": 1, "same": 1}
 """What the elements of an input are, and how often: normally distributed ones, some of them
-replaced by special ones, of integers by the ends of their type; integers, of which some are equal; all of one size; all the same."""
+replaced by special ones, of integers by their limits; integers, of which some are equal; all of one
+size; all the same."""
 
 
 def draw_sizes(rng: random.Random, model: Compiled) -> dict[str, int] | None:
