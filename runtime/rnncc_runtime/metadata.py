@@ -13,26 +13,27 @@ from rnncc_runtime.compiled import check_format
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.sizes import parse_largest
 
-_BYTES = "formula"
+_SIZE = "formula"
 """A number from 0 up, or a formula of the library's sizes."""
-_PORT: dict[str, Any] = {"name": str, "dtype": str, "shape": [_BYTES]}
+_PORT: dict[str, Any] = {"name": str, "dtype": str, "shape": [_SIZE]}
 _PORTS, _TEXTS = [_PORT], [str]
 _FORMS: dict[str, Any] = {
     **dict.fromkeys(("rnncc", "name", "target", "cpu"), str),
     **dict.fromkeys(("symbols", "sizes", "features?"), _TEXTS),
     **dict.fromkeys(("inputs", "outputs", "parameters"), _PORTS),
-    **dict.fromkeys(("workspace", "weights?"), _BYTES),
+    **dict.fromkeys(("workspace", "weights?"), _SIZE),
     "functions": {"*": int},
     "stream?": {
-        "state?": _BYTES,
-        "slots?": [{**_PORT, "offset": _BYTES}],
+        "state?": _SIZE,
+        "slots?": [{**_PORT, "offset": _SIZE}],
         "starts?": {"*": object},
     },
     **dict.fromkeys(("trained?", "output_grads?", "grads?"), _PORTS),
-    **dict.fromkeys(("kept?", "bounds?", "texts?", "images?"), _TEXTS),
-    **dict.fromkeys(("tape?", "packed?", "max_steps?", "line?"), _BYTES),
+    **dict.fromkeys(("kept?", "texts?", "images?"), _TEXTS),
+    **dict.fromkeys(("tape?", "packed?", "max_steps?", "line?"), _SIZE),
     **dict.fromkeys(("device?", "denormals?", "precision?", "tuned?"), str),
-    "versions?": [{"cpu": str, "tuned?": str, "features": [str], "workspace": _BYTES}],
+    "versions?": [{"cpu": str, "tuned?": str, "features": [str], "workspace": _SIZE}],
+    "bounds?": [_SIZE],
     "counts?": {"*": [object]},
 }
 """Of entries: a type; a list of them; a record, whose names that end with ? may be missing; or by
@@ -92,6 +93,8 @@ def _is_size(value: object, symbols: Collection[object]) -> bool:
     """Whether it is a number from 0 up, or a formula of these symbols."""
     if not isinstance(value, str):
         return type(value) is int and value >= 0  # no truth value
+    if value.isidentifier():  # as most are, and formulas take longer to parse
+        return value in symbols
     try:
         return all(size.symbols.issubset(symbols) for size in parse_largest(value))
     except LoadError:
