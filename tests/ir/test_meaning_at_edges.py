@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.elementwise import COMPARISONS, ROUNDINGS
 from rnncc.ir.types import NUMPY
@@ -86,6 +87,19 @@ def test_angles_of_many_turns(name: str, dtype: str) -> None:
     want = run(program, {"x": x})["y"]
     assert np.isnan(want).tolist() == [*[False] * 4, *[dtype == "f64"] * 2, True, False]
     np.testing.assert_allclose(rnncc.compile(program).run({"x": x})["y"], want, 1e-6)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
+def test_integers_that_no_attribute_holds(number: int) -> None:
+    """Attributes are float64: rounded, 2^63 - 1 would become -2^63."""
+    b, numbers = Builder.net("wide"), np.array([[number, 1], [7, number]])
+    size = b.broadcast(b.size(Dim.of(number), "i64"), [2], [])
+    program = b.finish(
+        {"fill": b.fill(number, [2], "i64"), "constant": b.constant(numbers), "size": size}
+    )
+    want = {"fill": [number] * 2, "constant": numbers.tolist(), "size": [number] * 2}
+    for got in (run(program, {}), rnncc.compile(program).run({})):
+        assert {name: array.tolist() for name, array in got.items()} == want
 
 
 ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum", "rem")
