@@ -34,6 +34,28 @@ STREAMING = [
     Step("split-stream", streaming.cut, "parts what is done once from what every step does"),
 ]
 
+LEAVE_LOOPS = [
+    Step(
+        "reassociate-sums",
+        ReassociateSums(),
+        "the terms of x_t stand together, to leave the loop as one",
+    ),
+    Step("multiply-adds", MultiplyAdds(), "no bit may depend on what leaves a loop or is kept"),
+    Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
+    Step("turn-states", TurnStates(), "invariants have left the loop by now"),
+    Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
+    Step("simplify-hoisted", Simplify(), "what the others left behind"),
+]
+"""In inference, and in training ahead of the gradients: what is the same in all iterations, or can
+be computed for all of them at once."""
+
+SEPARATE_PARTS = Step(
+    "separate-parts",
+    SeparateParts(),
+    "on a GPU: no kernel waits for gates to stand together",
+    only=lowering.waits_are_dear,
+)
+
 INFERENCE = [
     Step("simplify-parts", Simplify(), "each part keeps what is its own"),
     Step("split-scans", SplitScans(), "so that upper layers' projections can be hoisted"),
@@ -48,16 +70,7 @@ INFERENCE = [
     Step("sink", Sink(), "gradients of weights, in nets with gradient operators"),
     Step("fold", reading.fold, "what depends on parameters alone is known now"),
     Step("merge-matmuls", MergeMatmuls(), "one pass over h for all gates"),
-    Step(
-        "reassociate-sums",
-        ReassociateSums(),
-        "the terms of x_t stand together, to leave the loop as one",
-    ),
-    Step("multiply-adds", MultiplyAdds(), "no bit may depend on what leaves a loop or is kept"),
-    Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
-    Step("turn-states", TurnStates(), "invariants have left the loop by now"),
-    Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
-    Step("simplify-hoisted", Simplify(), "what the others left behind"),
+    *LEAVE_LOOPS,
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "the active rows are known before a loop runs"),
     Step(
@@ -67,12 +80,7 @@ INFERENCE = [
         only=lowering.copies_windows,
     ),
     Step("simplify-last", Simplify(), "what folding left behind"),
-    Step(
-        "separate-parts",
-        SeparateParts(),
-        "on a GPU: no kernel waits for gates to stand together",
-        only=lowering.waits_are_dear,
-    ),
+    SEPARATE_PARTS,
 ]
 
 TRAINING = [
@@ -91,16 +99,7 @@ TRAINING = [
         "a layer's layout is that of the next one's windows",
     ),
     Step("merge-matmuls", MergeMatmuls(), "one product for all gates has one as its gradient"),
-    Step(
-        "reassociate-sums",
-        ReassociateSums(),
-        "the terms of x_t stand together, to leave the loop as one",
-    ),
-    Step("multiply-adds", MultiplyAdds(), "no bit may depend on what leaves a loop or is kept"),
-    Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
-    Step("turn-states", TurnStates(), "invariants have left the loop by now"),
-    Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
-    Step("simplify-hoisted", Simplify(), "what the others left behind"),
+    *LEAVE_LOOPS,
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
     Step("add-before-sums", AddBeforeSums(), "sums that nearly cancel lose digits"),
     Step(
@@ -136,12 +135,7 @@ TRAINING = [
         only=lowering.copies_windows,
     ),
     Step("number-trip-counts", training.number_trip_counts, "loops of known length cost less"),
-    Step(
-        "separate-parts",
-        SeparateParts(),
-        "on a GPU: no kernel waits for gates to stand together",
-        only=lowering.waits_are_dear,
-    ),
+    SEPARATE_PARTS,
 ]
 
 LOWERING = [

@@ -138,7 +138,8 @@ def staged(out: Path) -> Generator[Path]:
         if not isinstance(error, OSError):
             raise
         path = Path(error.filename or out)
-        shown = out / path.name if path.parent in (folder, out) else out
+        inside = path.parent in (folder, out) and path != folder
+        shown = out / path.name if inside else out
         raise OSError(error.errno, error.strerror or str(error), str(shown)) from error
 
 

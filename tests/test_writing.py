@@ -281,6 +281,17 @@ def blamed(monkeypatch: pytest.MonkeyPatch) -> str:
     return str(error.value)
 
 
+def test_a_folder_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no folder in it, of which nobody knows."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    with pytest.raises(FileNotFoundError) as caught, staged(Path()):
+        pass
+    assert caught.value.filename == "."
+
+
 def test_the_ir_of_a_failed_step(out: Path, victim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(out))
     (out / "rnncc-net-fuse.mlir").symlink_to(victim)

@@ -93,8 +93,9 @@ def plan(path: Path, at: str | None) -> Report:
     symbols = symbols_of(metadata)
     sizes = {symbol: TYPICAL.get(symbol, TYPICAL_OTHER) for symbol in symbols}
     sizes |= parse_sizes(at, symbols)
+    others = dict.fromkeys(metadata["symbols"], 1)
     blocks = {
-        block: {"size": str(formula), "bytes": _value(formula, sizes)}
+        block: {"size": str(formula), "bytes": _value(formula, {**others, **sizes})}
         for block, formula in blocks_of(metadata).items()
     }
     return {"name": metadata["name"], "file": str(path), "sizes": sizes, "blocks": blocks}
@@ -135,14 +136,14 @@ def print_inspection(library: Report) -> None:
         "for": f"{library['cpu']}{_tuned(library)}, {library['target']}",
         "needs": features if "device" not in library else f"an NVIDIA GPU; {features}",
         **_versions(library),
-        "weights": f"{library['weights']} bytes, {library.get('precision', 'fp32')}",
+        "weights": f"{library.get('weights', 0)} bytes, {library.get('precision', 'fp32')}",
         **({"denormals": library["denormals"]} if "denormals" in library else {}),
         "file": bytes_text(library["bytes"]),
         "functions": ", ".join(library["functions"]),
         **{block: f"{library[block]} bytes" for block in BLOCKS[:3] if block in library},
     }
     for name, text in lines.items():
-        print(f"{name:<10} {printable(text)}")
+        print(f"{printable(name):<10} {printable(text)}")
     print()
 
 

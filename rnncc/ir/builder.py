@@ -43,6 +43,10 @@ Values = Sequence[SSAValue]
 Body = Callable[["Builder", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
 
 
+_HALF, _LOW = 32, 0xFFFFFFFF
+"""The bits of half an integer, and the lower ones of 64."""
+
+
 class Builder(PlainOps):
     """Appends ops to a block; each gets the location that is set at that moment.
 
@@ -108,10 +112,21 @@ class Builder(PlainOps):
 
     def constant(self, array: np.ndarray[Any, Any], dtype: str | None = None) -> SSAValue:
         """A small literal array; its own dtype unless one is given."""
-        return self._insert(Constant.of(np.asarray(array), dtype or OF_NUMPY[array.dtype]))
+        array = np.asarray(array)
+        dtype = dtype or OF_NUMPY[array.dtype]
+        if dtype == "i64" and not all(map(_is_held, array.flat)):
+            return self._halves(self.constant(array >> _HALF), self.constant(array & _LOW))
+        return self._insert(Constant.of(array, dtype))
 
     def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
+        if dtype == "i64" and isinstance(value, int) and not _is_held(value):
+            high, low = (self.fill(half, dims, dtype) for half in (value >> _HALF, value & _LOW))
+            return self._halves(high, low)
         return self._insert(Fill(self._type(dims, dtype), value=FloatAttr(float(value), f64)))
+
+    def _halves(self, high: SSAValue, low: SSAValue) -> SSAValue:
+        """Integers of 64 bits of which a float64, as attributes hold, has no more than a half."""
+        return self.add(self.mul(high, self.full_like(high, 1 << _HALF)), low)
 
     def full_like(self, x: SSAValue, value: float) -> SSAValue:
         """A fill of x's type."""
@@ -341,3 +356,8 @@ class Builder(PlainOps):
     def _locate(self, op: Operation) -> None:
         if str(self.loc):
             op.location = NameLoc(StringAttr(str(self.loc)), NoneAttr())
+
+
+def _is_held(number: int) -> bool:
+    """Whether a float64 is this integer."""
+    return int(float(number)) == number

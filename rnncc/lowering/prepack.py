@@ -6,7 +6,7 @@ alone; they read it as inputs. No bit changes: the same kernels run, at another 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
@@ -129,22 +129,8 @@ def _movable(
     for use in (use for uses in line.uses.values() for use in uses):
         by_op.setdefault(use.op, []).append(use)
 
-    def is_parameter(buffer: Buffer) -> bool:
-        return buffer.role.data == "input" and buffer.label.data in parameters
-
-    def may_move(op: Operation) -> bool:
-        """Whether it is known before a call, of which no size matters."""
-        uses = by_op.get(op, [])
-        # A fill reads nothing: what it fills may be the default of some input, by its name.
-        return (
-            isinstance(op, Pack | Kernel | Contract)
-            and not any(use.loops for use in uses)
-            and not all(use.writes for use in uses)
-            and not _knows_sizes(op)
-            and all((is_parameter(use.buffer) and not use.writes) or _is_own(use) for use in uses)
-        )
-
-    moved = {op: None for op in program.func.body.block.ops if may_move(op)}
+    ops = program.func.body.block.ops
+    moved = {op: None for op in ops if _is_known(op, by_op.get(op, []), parameters)}
     size = -1  # what reads or writes along with kernels that stay has to stay, too
     while size != (size := len(moved)):
         for op in list(moved):
@@ -152,6 +138,21 @@ def _movable(
             if any(use.op not in moved for use in written):
                 del moved[op]
     return moved
+
+
+def _is_known(op: Operation, uses: Sequence[Use], parameters: Collection[str]) -> bool:
+    """Whether what a kernel makes is known before a call, of which no size matters."""
+    if not isinstance(op, Pack | Kernel | Contract) or any(use.loops for use in uses):
+        return False
+    # A fill reads nothing: what it fills may be the default of some input, by its name.
+    if all(use.writes for use in uses) or _knows_sizes(op):
+        return False
+    return all(_is_own(use) or _reads_one_of(parameters, use) for use in uses)
+
+
+def _reads_one_of(parameters: Collection[str], use: Use) -> bool:
+    buffer = use.buffer
+    return not use.writes and buffer.role.data == "input" and buffer.label.data in parameters
 
 
 def _knows_sizes(op: Operation) -> bool:

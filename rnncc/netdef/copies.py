@@ -92,21 +92,12 @@ class _Fusion:
         if source is None or len(results) != len(group) or not self.ends.isdisjoint(results):
             return []
         moved = [r for back in backs for r in self.readers.get(self.steps[back][1][0], ())]
-        end = self._overwritten(source, group)
-        name = source[0]
-        if not all(
-            self._reads_alone(op, index)
-            # What writes over the very name that it reads may go on to do so.
-            and (op < end or (op == end and self._name(op, index) == name))
-            for op, index in moved
-        ):
+        if not self._may_read(moved, source, self._overwritten(source, group)):
             return []
-        if end < len(self.steps) and any(self.given.op[op].type == "Alias" for op, _ in moved):
-            return []  # an alias would share memory that is written while it is read
         self.readers[source].pop((copy, 0))
         for op, index in moved:
             self.readers[source][op, index] = None
-            self.moved[op, index] = name
+            self.moved[op, index] = source[0]
             if op in self.sources:
                 self.sources[op] = source
         for op in group:
@@ -126,6 +117,17 @@ class _Fusion:
     def _name(self, op: int, index: int) -> str:
         """What an operator reads now."""
         return self.moved.get((op, index)) or self.given.op[op].input[index]
+
+    def _may_read(self, readers: list[tuple[int, int]], source: Value, end: int) -> bool:
+        """Whether inputs may be a version, over which the operator `end` writes."""
+        for op, index in readers:
+            # What writes over the very name that it reads may go on to do so.
+            in_time = op < end or (op == end and self._name(op, index) == source[0])
+            if not in_time or not self._reads_alone(op, index):
+                return False
+            if end < len(self.steps) and self.given.op[op].type == "Alias":
+                return False  # it would share memory that is written while it is read
+        return True
 
     def _overwritten(self, source: Value, group: set[int]) -> int:
         """The operator that next writes the source's name, apart from some."""

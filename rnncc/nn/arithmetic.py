@@ -69,7 +69,9 @@ def floor_divide(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     an integer however large it is.
     """
     if dtype_of(x) not in FLOATS:
-        return b.div(b.sub(x, modulo(b, x, y)), y)
+        # not (x - modulo(x, y)) / y, whose dividend may overflow
+        below = b.compare("ne", modulo(b, x, y), b.rem(x, y))
+        return b.sub(b.div(x, y), b.cast(below, dtype_of(x)))
     left, zero = b.rem(x, y), b.full_like(y, 0.0)
     quotient = b.round("even", b.div(b.sub(x, left), y))
     # What is left towards zero is on the other side than y: of an infinite y, too, all of x.

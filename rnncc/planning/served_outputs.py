@@ -7,11 +7,14 @@ nothing else, but also the product that the map reads, and the packing of that p
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from collections.abc import Mapping
+from functools import reduce
+
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.kern.dialect import Buffer, Limit
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.uses import accesses, targets
+from rnncc.planning.uses import Targets, accesses, targets
 
 MOST = 16
 """Outputs that are asked about before an op: what serves more is run in any case."""
@@ -35,18 +38,25 @@ def served_outputs(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]
     names, ops = targets(program.func), list(program.func.body.block.ops)
     # Who reads a value stands behind the op that writes it, or in the same loop.
     for op in reversed(ops):
-        touched = [(w, b) for o in op.walk() for v, w, *_ in accesses(o) for b in names[v]]
-        here = NOTHING
-        for buffer in (buffer for writes, buffer in touched if writes):
-            here = _joined(here, served.get(buffer, NOTHING))
+        written, read = _touched(op, names)
+        here = reduce(_joined, (served.get(buffer, NOTHING) for buffer in written), NOTHING)
         # What serves nothing runs all the same, and may fail at what it reads.
         if not here or any(isinstance(inner, Limit) for inner in op.walk()):
             here = None
-        for buffer in (buffer for writes, buffer in touched if not writes):
+        for buffer in read:
             served[buffer] = _joined(served.get(buffer, NOTHING), here)
         if here is not None and here != optional:
             by_op[op] = tuple(b for b in outputs if b in here)
     return by_op
+
+
+def _touched(op: Operation, names: Mapping[SSAValue, Targets]) -> tuple[list[Buffer], list[Buffer]]:
+    """What an op, with those inside, writes and reads."""
+    written, read = list[Buffer](), list[Buffer]()
+    for inner in op.walk():
+        for value, writes, *_ in accesses(inner):
+            (written if writes else read).extend(names[value])
+    return written, read
 
 
 def _joined(a: Outputs, b: Outputs) -> Outputs:

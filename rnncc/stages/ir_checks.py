@@ -119,6 +119,8 @@ def _check_streamed(streamed: Streamed) -> None:
     expect(init.outputs.keys() == {k.name for k in streamed.state}, "init gives the state")
     for kept in streamed.state:
         initial = init.outputs[kept.name]
+        grows = any(TIME in dim.symbols for dim in dims_of(initial))
+        expect(not grows, f"the state {kept.name} grows with the steps of a call")
         _check_equal(initial, step.inputs.get(kept.name), kept.name)
         if kept.next is not None:
             _check_equal(initial, step.outputs.get(kept.next), kept.next)

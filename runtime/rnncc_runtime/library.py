@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import weakref
 from collections.abc import Callable, Mapping
@@ -12,10 +11,10 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from rnncc_runtime.compiled import check_format
 from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
+from rnncc_runtime.metadata import read_metadata
 from rnncc_runtime.model import Model
 from rnncc_runtime.signals import undisturbed
 from rnncc_runtime.signatures import symbols_of
@@ -83,10 +82,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         if start < 0:
             raise LoadError(f"{path}: no model that rnncc compiled is in it")
         text = content[start : content.find(b"\0", start)]
-    described = _read(str(path), text)
-    if missing := {"name", "inputs", "outputs", "functions"} - described.keys():
-        raise LoadError(f"{path}: its metadata has no {', '.join(sorted(missing))}")
-    return described
+    return read_metadata(str(path), text)
 
 
 def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:
@@ -148,8 +144,7 @@ def _loaded(
     check_whole(file)
     stamp = _stamp(file)
     library = _open(file)
-    described = _read(shown, _metadata(shown, library, name))
-    check_format(described, f"{shown}: ")
+    described = read_metadata(shown, _metadata(shown, library, name))
     _check_cpu(shown, library, name, described)
     try:
         functions = {
@@ -256,16 +251,6 @@ def _check_cpu(path: str, library: ctypes.CDLL, name: str, described: Mapping[st
         portable = "x86-64-v3" if str(described.get("target")).startswith("x86_64") else "generic"
         lacks = f"compiled for {described.get('cpu')}, and this CPU has no {missing.decode()}"
         raise LoadError(f"{path}: {lacks}; compile it with another --cpu, such as {portable}")
-
-
-def _read(path: str, text: bytes | None) -> dict[str, Any]:
-    try:
-        described = json.loads(text or b"")
-    except (ValueError, RecursionError):
-        described = None
-    if not isinstance(described, dict) or "symbols" not in described:
-        raise LoadError(f"{path}: its metadata cannot be read")
-    return described  # pyright: ignore[reportUnknownVariableType]
 
 
 def _open(file: Path) -> ctypes.CDLL:

@@ -13,7 +13,7 @@ from rnncc_runtime.errors import ArrayError, LoadError
 TIME, BATCH = "T", "N"
 """The symbols of the steps of a sequence and of its rows."""
 
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*/(),])\s*")
+_TOKEN = re.compile(r"\s*([0-9]{1,40}|[A-Za-z_]\w*|[-+*/(),])\s*")
 _DEEPEST = 64
 """How deep parentheses of a formula may lie in each other."""
 

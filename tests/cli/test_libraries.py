@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -21,6 +25,7 @@ ARRAYS = str(ROOT / "examples/lstm.npz")
 QUICK = ["--rounds", "1", "--seconds", "0.001"]
 
 Capture = pytest.CaptureFixture[str]
+Place = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +140,42 @@ def test_what_needs_a_net_is_refused(
     assert main([library if word == "LIB" else word for word in words]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and told in printed.err and printed.err.count("\n") == 1
+
+
+VALUES: list[Any] = [None, True, -1, 10**50, 0.5, "", "x\x1b[2J", "9" * 5000, [], {}, [None]]
+
+
+def places(value: Any, path: Place = ()) -> Iterator[Place]:
+    """Where something stands in a JSON document, all but its root."""
+    if not isinstance(value, dict | list):
+        return
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def with_metadata(content: bytes, metadata: Any) -> bytes:
+    """A library that tells something else of itself, which is no longer."""
+    start = content.index(b'{"format": ')
+    end = content.index(b"\0", start)
+    text = json.dumps(metadata).encode()
+    return content[:start] + text.ljust(end - start, b"\0") + content[end:]
+
+
+@pytest.mark.parametrize("command", ["inspect", "plan"])
+def test_damaged_metadata(command: str, library: str, tmp_path: Path, capsys: Capture) -> None:
+    """Nothing of what describes a library is trusted."""
+    content, path = Path(library).read_bytes(), tmp_path / "damaged.so"
+    metadata = rnncc_runtime.describe(library)
+    metadata["features"] = metadata["parameters"] = []  # room for what is longer
+    for number, place in enumerate(places(metadata)):
+        damaged = json.loads(json.dumps(metadata))
+        parent = reduce(getitem, place[:-1], damaged)
+        if number % (len(VALUES) + 1) == len(VALUES):
+            del parent[place[-1]]
+        else:
+            parent[place[-1]] = VALUES[number % (len(VALUES) + 1)]
+        path.write_bytes(with_metadata(content, damaged))
+        status, told = main([command, str(path)]), capsys.readouterr()
+        assert status in (0, 2), told.err
+        assert told.err.count("\n") == status // 2 and "\x1b" not in told.out

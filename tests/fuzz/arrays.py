@@ -19,7 +19,8 @@ SPECIAL = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, 1e30, -1e3
 becomes of NaN in a maximum, say, ONNX Runtime decides from operator to operator."""
 KINDS = {"plain": 16, "special": 2, "whole": 2, "denormal": 1, "large": 1, "huge": 1, "same": 1}
 """What the elements of an input are, and how often: normally distributed ones, some of them
-replaced by special ones; integers, of which some are equal; all of one size; all the same."""
+replaced by special ones, of integers by their limits; integers, of which some are equal; all of one
+size; all the same."""
 
 
 def draw_sizes(rng: random.Random, model: Compiled) -> dict[str, int] | None:
@@ -67,7 +68,12 @@ def _draw(
         return numbers.random(shape) < 0.5
     if dtype.kind in "iu":
         least = 0 if dtype.kind == "u" or numbers.random() < 0.7 else -3
-        return numbers.integers(least, most + 1, shape).astype(dtype)
+        whole = numbers.integers(least, most + 1, shape).astype(dtype)
+        if kind != "special":
+            return whole
+        limits = np.iinfo(dtype)
+        edges = np.array([limits.min, limits.min + 1, limits.max - 1, limits.max], dtype)
+        return np.where(numbers.random(shape) < 0.2, numbers.choice(edges, shape), whole)
     array = numbers.standard_normal(shape) * scale
     match kind:
         case "special":

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
+from typing import Any
+
 import numpy as np
 import pytest
+from xdsl.utils.exceptions import VerifyException
 
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.elementwise import COMPARISONS, ROUNDINGS
 from rnncc.ir.types import NUMPY
 
 
@@ -80,3 +87,64 @@ def test_angles_of_many_turns(name: str, dtype: str) -> None:
     want = run(program, {"x": x})["y"]
     assert np.isnan(want).tolist() == [*[False] * 4, *[dtype == "f64"] * 2, True, False]
     np.testing.assert_allclose(rnncc.compile(program).run({"x": x})["y"], want, 1e-6)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
+def test_integers_that_no_attribute_holds(number: int) -> None:
+    """Attributes are float64: rounded, 2^63 - 1 would become -2^63."""
+    b, numbers = Builder.net("wide"), np.array([[number, 1], [7, number]])
+    size = b.broadcast(b.size(Dim.of(number), "i64"), [2], [])
+    program = b.finish(
+        {"fill": b.fill(number, [2], "i64"), "constant": b.constant(numbers), "size": size}
+    )
+    want = {"fill": [number] * 2, "constant": numbers.tolist(), "size": [number] * 2}
+    for got in (run(program, {}), rnncc.compile(program).run({})):
+        assert {name: array.tolist() for name, array in got.items()} == want
+
+
+ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum", "rem")
+
+
+def ends_of(dtype: str) -> np.ndarray[Any, Any]:
+    """Numbers at which machines' instructions differ."""
+    kind = NUMPY[dtype]
+    if dtype[0] == "i":
+        limits = np.iinfo(kind)
+        small = [0, 1, -1, 2, -3, 7, limits.bits, 1 << limits.bits // 2]
+        return np.array([*small, limits.max, limits.max - 1, limits.min, limits.min + 1], kind)
+    limits = np.finfo(kind)
+    sizes = [0, 1, 0.5, 2.5, 3, limits.max, limits.tiny, limits.smallest_subnormal, np.inf, np.nan]
+    return np.array([sign * size for size in sizes for sign in (1, -1)], kind)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+def test_arithmetic_has_the_interpreters_bits(dtype: str) -> None:
+    """In vectors and in what is left of one: the number of pairs is odd."""
+    b = Builder.net("edges")
+    x, y = b.input("x", ["N"], dtype), b.input("y", ["N"], dtype)
+    outputs = {name: getattr(b, name)(x, y) for name in ARITHMETIC}
+    outputs |= {kind: b.compare(kind, x, y) for kind in COMPARISONS}
+    if dtype[0] == "f":
+        outputs |= {name: getattr(b, name)(x) for name in ("neg", "abs", "relu", "sqrt")}
+        outputs |= {kind: b.round(kind, x) for kind in ROUNDINGS}
+    outputs |= {to: b.cast(x, to) for to in ("f32", "f64", "i32", "i64", "i1") if to != dtype}
+    program, ends = b.finish(outputs), ends_of(dtype)
+    pairs = np.array([(one, other) for one in ends for other in ends][1:], ends.dtype)
+    inputs = {"x": pairs[:, 0].copy(), "y": pairs[:, 1].copy()}
+    want, got = run(program, inputs), rnncc.compile(program).run(inputs)
+    for name, array in want.items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name)  # any NaN is one
+        if array.dtype.kind == "f":
+            signs = [np.signbit(a)[~np.isnan(array)] for a in (got[name], array)]
+            np.testing.assert_array_equal(*signs, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("i64", 2.0**63), ("i32", -(2.0**31) - 1), ("i32", 0.5), ("i64", math.inf), ("u8", math.nan)],
+)
+def test_integers_that_a_type_does_not_hold(dtype: str, number: float) -> None:
+    b = Builder.net("fill")
+    with pytest.raises(VerifyException, match=re.escape(f"no {dtype} holds {number}\n")):
+        b.finish({"y": b.fill(number, [2], dtype)}).module.verify()

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
-from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.cleanup.simplify import Simplify
 from rnncc.passes.gradients.differentiate import differentiate
 from rnncc.passes.loops.sink import Sink
@@ -70,6 +74,23 @@ def _weighted(program: Program, arrays: Arrays, sizes: Mapping[str, int]) -> lis
 def gradients(program: Program) -> Program:
     """All gradients of all outputs."""
     return differentiate(program, float_outputs(program), float_sources(program))
+
+
+def gradient_net(program: Program) -> Program:
+    """The gradients alone, under names that leave those of gradients of gradients free; parameters
+    become inputs."""
+    once, b = gradients(program), Builder.net("once")
+    known = dict[SSAValue, SSAValue]()
+    for name, value in once.net.inputs.items():
+        known[value] = b.input(name.replace("grad:", "d:"), dims_of(value), dtype_of(value))
+    for op in once.net.body.block.ops:
+        if isinstance(op, Param):
+            known[op.y] = b.input(op.param_name.data, dims_of(op.y), dtype_of(op.y))
+        elif not isinstance(op, Yield):
+            b.block.add_op(op.clone(known))
+    outputs = once.net.outputs.items()
+    grads = {name.replace("grad:", "g:"): known[y] for name, y in outputs if "grad:" in name}
+    return b.finish(grads, {})
 
 
 def gradients_of(case: Path, change: Callable[[Program], object]) -> tuple[Arrays, Arrays]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
@@ -22,9 +22,10 @@ from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
 from rnncc.passes.cleanup.simplify import Simplify
 from rnncc.passes.gradients.differentiate import differentiate
+from tests import draw
 from tests.golden import CASES
 from tests.passes.differentiable_ops import OPS, net_of
-from tests.passes.gradients import check_gradients, gradients_of
+from tests.passes.gradients import check_gradients, gradient_net, gradients_of
 from tests.passes.helpers import applied, count, quick
 from tests.strategies import SIZES, programs
 
@@ -35,6 +36,11 @@ N = Dim.of("N")
 @pytest.mark.parametrize("name", OPS)
 def test_op(name: str) -> None:
     check_gradients(net_of(*OPS[name]), SIZES, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_second_derivatives(name: str) -> None:
+    check_gradients(gradient_net(net_of(*OPS[name])), SIZES, rtol=1e-5)
 
 
 def test_every_op_is_tested() -> None:
@@ -50,6 +56,12 @@ def test_every_op_is_tested() -> None:
 def test_random_programs(program: Program) -> None:
     for steps in (4, 1, 0):
         check_gradients(program, {**SIZES, "T": steps})
+
+
+@settings(quick, max_examples=draw.examples(5))
+@given(programs(known=False, width=2))
+def test_second_derivatives_of_random_programs(program: Program) -> None:
+    check_gradients(gradient_net(program), {"T": 3, "N": 2}, rtol=1e-4)
 
 
 @quick

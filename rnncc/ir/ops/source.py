@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def
 
 from rnncc.ir.attributes import dim_attr, get_dim
@@ -14,7 +16,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Array, Axes, Context, Source
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.precision import to_bf16
-from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of, tensor
 
 
 @irdl_op_definition
@@ -59,6 +61,8 @@ class Constant(Source):
     def verify_(self) -> None:
         size = prod(int(d) for d in dims_of(self.y))
         expect(len(self.values) == size, f"{len(self.values)} values for {size} elements")
+        for value in self.values:
+            _expect_number(value, dtype_of(self.y))
 
 
 @irdl_op_definition
@@ -78,6 +82,9 @@ class Fill(Source):
         if dtype_of(self.y) == "bf16":
             return to_bf16(np.asarray(value, np.float32))
         return np.asarray(value, context.numpy_type(dtype_of(self.y)))
+
+    def verify_(self) -> None:
+        _expect_number(self.value, dtype_of(self.y))
 
 
 @irdl_op_definition
@@ -117,6 +124,15 @@ class Size(Source):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         value = get_dim(self.dim).evaluate(context.sizes)
         return np.array(value, context.numpy_type(dtype_of(self.y)))
+
+
+def _expect_number(attribute: Attribute, dtype: str) -> None:
+    """Raise `VerifyException` where elements of a type do not hold a number."""
+    number = attribute.value.data if isinstance(attribute, FloatAttr) else math.nan
+    if dtype not in (*FLOATS, "f16", "bf16", "i1"):
+        limits = np.iinfo(NUMPY[dtype])
+        fits = number.is_integer() and limits.min <= number <= limits.max
+        expect(fits, f"no {dtype} holds {number}")
 
 
 OPS = [Param, Constant, Fill, Iota, Size]

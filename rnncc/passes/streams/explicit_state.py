@@ -17,6 +17,7 @@ from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.passes.streams.streaming import StateValue, Streamed, name_state
+from rnncc.sizes import TIME
 
 
 def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
@@ -40,7 +41,8 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
             for is zeros.
 
     Raises:
-        CompileError: a name that there is not, or a pair that differs in shape or type.
+        CompileError: a name that there is not, a pair that differs in shape or type, or a state
+            whose size depends on the number of steps.
     """
     net = program.net
     _check(program, pairs)
@@ -103,5 +105,9 @@ def _check(program: Program, pairs: Mapping[str, str]) -> None:
             texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (one, other)]
             what = f'state: input "{name}" is {texts[0]}, output "{output}" {texts[1]}'
             raise CompileError(program.source, what)
+        if any(TIME in dim.symbols for dim in dims_of(one)):
+            what = f'state: input "{name}" is {shape_text(dims_of(one))}'
+            hint = "a state may not grow with the steps of a call"
+            raise CompileError(program.source, f"{what}, which depends on {TIME}", hint)
     if len(set(pairs.values())) < len(pairs):
         raise CompileError(program.source, "state: one output is the next value of two inputs")

@@ -96,6 +96,13 @@ def test_states_that_do_not_fit(name: str) -> None:
     assert told in str(caught.value)
 
 
+def test_a_state_does_not_grow_with_the_steps_of_a_call() -> None:
+    """Its bytes follow from the other sizes alone."""
+    kept = model([node("Add", "h x", "n")], [info("h", "TN"), info("x", "TN")], [info("n", None)])
+    with pytest.raises(CompileError, match='state: input "h" is T x N, which depends on T'):
+        rnncc.compile(kept.SerializeToString(), state={"h": "n"})
+
+
 def test_a_state_is_for_inference() -> None:
     with pytest.raises(CompileError, match="a kept state is for inference"):
         rnncc.compile(GRU, state={"h": "h_next"}, train=True)

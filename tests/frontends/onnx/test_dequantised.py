@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rnncc
+from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.types import dtype_of
@@ -57,6 +58,32 @@ def test_sums_of_bytes(kernel: tuple[int, ...], groups: int, scales: int, zeros:
         want = by_onnxruntime(made, {"x": x})
         for got in (run(program, {"x": x}), compiled.run({"x": x})):
             assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("weights", "groups", "told"),
+    [
+        ((8, 64, 3), 0, "has 64 channels in 0 groups"),
+        ((8,), 1, "has data 1 x 64 x 9 and"),
+    ],
+)
+def test_convolutions_that_are_none(weights: tuple[int, ...], groups: int, told: str) -> None:
+    """Shapes are checked before it is asked whether bytes gain."""
+    w = np.ones(weights, np.int8)
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(120), "w": w, "ws": np.float32(0.01)}
+    nodes = [node("DequantizeLinear", "w ws", "v"), node("Conv", "f v", "y", group=groups)]
+    made = model([*NODES, *nodes], [info("x", [1, 64, 9])], [info("y", None)], constants)
+    with pytest.raises(CompileError, match=told):
+        imported(made)
+
+
+@pytest.mark.parametrize("operator", ["ConvInteger", "MatMulInteger"])
+def test_a_computed_zero_point_of_a_scalar(operator: str) -> None:
+    inputs = [info("x", [], "u8"), info("z", [], "u8")]
+    nodes = [node(operator, "x w z", "y")]
+    made = model(nodes, inputs, [info("y", None)], {"w": np.ones((8, 3, 3), np.int8)})
+    with pytest.raises(CompileError, match=rf"\({operator}\)"):
+        imported(made)
 
 
 def test_short_sums_stay_floats() -> None:

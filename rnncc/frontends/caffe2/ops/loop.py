@@ -180,27 +180,32 @@ class While(Control):
     ) -> Carried | None:
         """A blob that the loop writes; None where it holds nothing, or may hold nothing, behind."""
         iterations = self.iterations if self.is_counted else None
+        runs = iterations is not None and iterations.most > 0
         entry, outer = entries.get(name), scope.get(name)
         start = None if starts.get(name) is outer else starts.get(name)
         if outer is None and end is maker.absent(name):
             return None
-        if start is None and outer is None and not (iterations and iterations.most):
+        if start is None and outer is None and not runs:
             outer = maker.absent(name)
             start = entry = None if outer is None else Blob(name)
-        if end.opaque or (start is None and not (iterations and iterations.most)):
+        if end.opaque or (start is None and not runs):
             why = f"holds nothing unless the loop_net of {self.text} runs"
             scope[name] = Blob(name, opaque=True, lacks=end.lacks if end.opaque else why)
             return None
         known = None if iterations is None or entry is None else iterations.last.get(start or end)
         scope[name] = y = Blob(name, shared=end.shared, known=known)
-        is_gate = name == self.op.input[0]
-        carried = Carried(y, outer if entry else None, entry, start, end, is_gate)
+        begin, is_gate = outer if entry else None, name == self.op.input[0]
+        carried = Carried(y, begin, entry, start, end, is_gate)
         if is_gate:
-            end.uses += 1
-            self.gate.uses += self.gate is not entry
-            for blob in carried.begins or ():
-                blob.uses += blob is outer
+            self._count_reads(carried, outer)
         return carried
+
+    def _count_reads(self, gate: Carried, outer: Blob | None) -> None:
+        """The loop itself reads its condition, as it begins and after each iteration."""
+        gate.end.uses += 1
+        self.gate.uses += self.gate is not gate.entry
+        for blob in gate.begins or ():
+            blob.uses += blob is outer
 
     def mark(self) -> bool:
         return sum(c.mark() for c in self.carried) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from rnncc.frontends.onnx.ops.integer_products import BYTES, LEAST_DEPTH, as_int
 from rnncc.frontends.onnx.ops.pooling import max_pooled
 from rnncc.frontends.onnx.values import Dequantised, Value
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Array
 from rnncc.nn.axes import along
 from rnncc.nn.convolution import FEW, are_sums
 from rnncc.nn.quantisation import dequantise, integer_convolution
@@ -35,32 +37,42 @@ def _conv(n: Node) -> SSAValue:
 def _dequantised(n: Node) -> SSAValue | None:
     """None where floats do not come from bytes, where scales differ along the sums, or sums are too
     short to gain."""
-    known, b = n.scope.model.dequantised, n.b
+    known = n.scope.model.dequantised
     left, right = known.get(n.value(0).made), known.get(n.value(1))
     if left is None or right is None or n.scope.model.training:
         return None
     numbers, scales = right.numbers.numbers, right.scale.numbers
     if numbers is None or scales is None or {left.numbers.dtype, right.numbers.dtype} - {*BYTES}:
         return None
-    least = LEAST if numbers.shape[1] > FEW else LEAST_DEPTH
-    depth, groups = math.prod(numbers.shape[1:]), n.integer("group", 1)
-    sums = are_sums(numbers.shape[1], -(-numbers.shape[0] // groups), groups)
     one = left.scale.dims in ((), (Dim.of(1),)) and (scales.size == 1 or right.axis == 0)
-    if not one or sums or depth < least:
+    windows, groups = windows_of(n)  # checked, ahead of all that is made of shapes
+    if not one or not _gains(numbers.shape, groups):
         return None
     zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
     if zero.size > 1 and groups > 1:
         return None
-    windows, rank = windows_of(n), len(n.dims())
-    apart, name = as_int8(n, numbers, zero, 0), right.numbers.name
-    w_zero = along(b, n.literal(zero.astype(np.int32)), 0, rank) if apart is None else None
-    weights = n.scope.ssa(Value.of(numbers if apart is None else apart, name)), w_zero
+    apart, b = as_int8(n, numbers, zero, 0), n.b
+    w_zero = along(b, n.literal(zero.astype(np.int32)), 0, numbers.ndim) if apart is None else None
+    weights = n.scope.ssa(Value.of(numbers if apart is None else apart, right.numbers.name)), w_zero
     x_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
     x = n.scope.ssa(left.numbers), x_zero
-    y = b.cast(integer_convolution(b, x, weights, None, *windows), "f32")
-    each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
+    return _scaled(n, left, scales, integer_convolution(b, x, weights, None, windows, groups))
+
+
+def _gains(shape: Sequence[int], groups: int) -> bool:
+    """Whether sums of bytes by weights of a shape are faster than those of floats."""
+    least = LEAST if shape[1] > FEW else LEAST_DEPTH
+    few_sums = not are_sums(shape[1], -(-shape[0] // groups), groups)
+    return few_sums and math.prod(shape[1:]) >= least
+
+
+def _scaled(n: Node, left: Dequantised, scales: Array, sums: SSAValue) -> SSAValue:
+    """Sums times the scales of both sides, plus the bias."""
+    b, rank, one = n.b, len(n.dims()), scales.size == 1
+    y = b.cast(sums, "f32")
+    each = n.literal(scales.reshape(() if one else -1))
     scale = b.mul(b.reshape(n.scope.ssa(left.scale), ()), each)
-    y = b.mul(y, along(b, scale, 1, rank) if scales.size > 1 else scale)
+    y = b.mul(y, scale if one else along(b, scale, 1, rank))
     bias = n.maybe(2, FLOATS)
     return y if bias is None else b.add(y, along(b, bias, 1, rank))
 

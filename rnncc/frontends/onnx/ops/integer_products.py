@@ -73,7 +73,7 @@ def _spread(n: Node, values: SSAValue, index: int, axis: int) -> SSAValue:
     own, dims = dims_of(values), n.dims(index)
     if len(own) > 1:
         return values
-    if own not in ((), (1,)) and own != (dims[axis],):
+    if not dims or (own not in ((), (1,)) and own != (dims[axis],)):
         shapes = f"{shape_text(own)} scales or zero points for data {shape_text(dims)}"
         raise n.error(f"has {shapes}")
     return along(n.b, values, axis % len(dims), len(dims))
@@ -125,7 +125,7 @@ def _conv_integer(n: Node) -> SSAValue:
     Refused: weights of open sizes.
     """
     check_training(n)
-    x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 1, 3, 0), windows_of(n)
+    windows, x, weights = windows_of(n), _numbers(n, 0, 2, 1), _numbers(n, 1, 3, 0)
     return integer_convolution(n.b, x, weights, None, *windows)
 
 

@@ -160,9 +160,11 @@ def cast(op: casts.Cast) -> SSAValue | None:
 
 
 def size(op: Size) -> SSAValue | None:
-    """A size without symbols → fill"""
+    """A size without symbols → fill, which holds a float64"""
     dim = get_dim(op.dim)
-    return Builder.before(op).fill(int(dim), (), dtype_of(op.y)) if dim.is_static else None
+    if not dim.is_static or int(float(int(dim))) != int(dim):
+        return None
+    return Builder.before(op).fill(int(dim), (), dtype_of(op.y))
 
 
 def constant(op: Constant) -> SSAValue | None:
