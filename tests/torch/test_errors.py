@@ -37,9 +37,9 @@ def changes(x: Any, h: Any) -> Any:
     return h, h
 
 
-def changes_its_state(x: Any, h: Any) -> Any:
-    h += x
-    return h, h
+def changes_its_row(x: Any, h: Any) -> Any:
+    x += h
+    return h, x
 
 
 def reads(x: Any, h: Any) -> Any:
@@ -111,7 +111,7 @@ CELLS = {
     branches: r"test_errors.py:\d+: branches: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
-    changes_its_state: r"a step changes a row or a state in place, .*h = h \+ x, not h \+= x",
+    changes_its_row: r"a step changes a row in place, .*x = x \+ 1, not x \+= 1",
     reads: r"computes with a number that was in a tensor",
     asserts_alone: r"asserting.py:\d+: .* no result could be NaN where they are wrong",
     catches: r"test_errors.py:\d+: catches: Python code depends on whether a tensor is true",

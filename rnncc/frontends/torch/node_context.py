@@ -208,6 +208,13 @@ _REASONS = {
     "same metadata": "changes the type or shape of a tensor",
 }
 """What TorchDynamo says of ways of `torch.cond`, and of loops."""
+DETACHES = "a step detaches in place what it has not made"
+_SAID = {
+    UNREAD_SCAN: WITHIN_STEP,
+    "higher_order.scan": WITHIN_STEP,
+    "Getting an inplace view on a graph input": DETACHES,
+}
+"""What it says of other things that are not supported, and what they are."""
 _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
 """What TorchDynamo was reading, which is the loop itself where a module is exported."""
 
@@ -224,8 +231,8 @@ def reason_of(text: str) -> str:
         return BRANCH
     if match := _RAISED.search(text):
         return match.group(1)
-    if UNREAD_SCAN in text or "higher_order.scan" in text:
-        return WITHIN_STEP
+    if said := next((said for said in _SAID if said in text), None):
+        return _SAID[said]
     if match := _BUILTIN.search(text):
         return _CALL + match.group(1)
     if match := _GOT.search(text):
@@ -244,6 +251,8 @@ def hint_of(reason: str) -> str | None:
     """What to do in a cell about a reason of `reason_of`, where that alone decides."""
     if reason == TAKEN_NUMBER:
         return "keep it a tensor, as torch.rand draws"
+    if reason == DETACHES:
+        return "h = h.detach()"
     if not reason.startswith(_CALL):
         return None
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
