@@ -182,6 +182,10 @@ OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true"
 _CALL = "calls a function that cannot be compiled: "
+OF_COUNT = re.compile(r"data-dependent expression .*\(Size-like symbols: u\d")
+"""What PyTorch says of code that depends on a number of rows that the run decides."""
+COUNTED = "Python code depends on how many elements a mask selects"
+BY_MASK = "leave the test out, or ask for mask.any()"
 TAKEN_NUMBER = "asks for a number that was in a tensor, or that NumPy drew"
 _TAKEN_NUMBER = re.compile(r"data-dependent expression zuf\d")
 UNREAD_SCAN = "rnncc compiles the loop"
@@ -210,9 +214,11 @@ _REASONS = {
 """What TorchDynamo says of ways of `torch.cond`, and of loops."""
 DETACHES = "a step detaches in place what it has not made"
 _SAID = {
-    UNREAD_SCAN: WITHIN_STEP,
-    "higher_order.scan": WITHIN_STEP,
-    "Getting an inplace view on a graph input": DETACHES,
+    OF_COUNT: COUNTED,
+    OF_FLAG: BRANCH,
+    re.compile("^Data-dependent branching"): BRANCH,
+    re.compile(rf"{UNREAD_SCAN}|higher_order\.scan"): WITHIN_STEP,
+    re.compile("Getting an inplace view on a graph input"): DETACHES,
 }
 """What it says of other things that are not supported, and what they are."""
 _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
@@ -227,12 +233,10 @@ def reason_of(text: str) -> str:
                 if word in text:
                     return f"a {name} on a tensor's value {reason}"
     text = _OPERATOR.sub("", text)
-    if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
-        return BRANCH
+    if said := next((said for said in _SAID if said.search(text)), None):
+        return _SAID[said]
     if match := _RAISED.search(text):
         return match.group(1)
-    if said := next((said for said in _SAID if said in text), None):
-        return _SAID[said]
     if match := _BUILTIN.search(text):
         return _CALL + match.group(1)
     if match := _GOT.search(text):
@@ -251,10 +255,8 @@ def hint_of(reason: str) -> str | None:
     """What to do in a cell about a reason of `reason_of`, where that alone decides."""
     if reason == TAKEN_NUMBER:
         return "keep it a tensor, as torch.rand draws"
-    if reason == DETACHES:
-        return "h = h.detach()"
     if not reason.startswith(_CALL):
-        return None
+        return {COUNTED: BY_MASK, DETACHES: "h = h.detach()"}.get(reason)
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
 
 
