@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from typing import Any
@@ -97,6 +98,14 @@ def draws(x: Any, h: Any) -> Any:
     return h * random.random(), h
 
 
+def takes(x: Any, h: Any) -> Any:
+    return math.exp(-1 / x[0, 0].item()) * h, h
+
+
+def chooses(x: Any, h: Any) -> Any:
+    return h * [0.1, 0.2, 0.3][int(x[0, 0]) % 3], h
+
+
 def draws_by_numpy(x: Any, h: Any) -> Any:
     return h * np.random.rand(), h
 
@@ -123,7 +132,9 @@ CELLS = {
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "number: what a cell returns first holds something that is no tensor",
     draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
-    draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, as torch.rand draws\)$",
+    takes: r"asks for a number that was in a tensor, .*keep it a tensor, as torch.exp computes",
+    chooses: r"chooses: an integer .* is an index of a list, .*torch.stack\(xs\)\[i\]",
+    draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, .* torch.rand draws\)$",
     times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",
     scans: r"test_errors.py:\d+: scans: scan is not supported within a step; a loop of Python is",
 }

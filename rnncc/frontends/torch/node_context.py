@@ -187,7 +187,10 @@ OF_COUNT = re.compile(r"data-dependent expression .*\(Size-like symbols: u\d")
 COUNTED = "Python code depends on how many elements a mask selects"
 BY_MASK = "leave the test out, or ask for mask.any()"
 TAKEN_NUMBER = "asks for a number that was in a tensor, or that NumPy drew"
-_TAKEN_NUMBER = re.compile(r"data-dependent expression zuf\d")
+_TAKEN_NUMBER = re.compile(r"data-dependent expression (\w+\([^<>=]*)?\bzuf\d")
+OF_INTEGER = re.compile("Could not extract specialized integer from data-dependent")
+"""What PyTorch says where an integer of a tensor is to be a number of Python's."""
+NEEDED_INTEGER = "an integer that was in a tensor is an index of a list, or a size"
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
@@ -196,6 +199,7 @@ EXPORTED_TRANSFORMS = (
     "torch.compile(module, backend='rnncc'), or scan with a cell",
 )
 """Why transforms are refused, but for `vmap` alone, and what to do."""
+BY_STACK = "torch.stack(xs)[i], which takes a tensor"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 FIXED = re.compile(r"You marked (.+?) as dynamic but .* specialized it to be a constant \((\d+)\)")
@@ -216,6 +220,7 @@ DETACHES = "a step detaches in place what it has not made"
 _SAID = {
     OF_COUNT: COUNTED,
     OF_FLAG: BRANCH,
+    OF_INTEGER: NEEDED_INTEGER,
     re.compile("^Data-dependent branching"): BRANCH,
     re.compile(rf"{UNREAD_SCAN}|higher_order\.scan"): WITHIN_STEP,
     re.compile("Getting an inplace view on a graph input"): DETACHES,
@@ -254,9 +259,9 @@ def _beginning(text: str) -> str:
 def hint_of(reason: str) -> str | None:
     """What to do in a cell about a reason of `reason_of`, where that alone decides."""
     if reason == TAKEN_NUMBER:
-        return "keep it a tensor, as torch.rand draws"
+        return "keep it a tensor, as torch.exp computes, and torch.rand draws"
     if not reason.startswith(_CALL):
-        return {COUNTED: BY_MASK, DETACHES: "h = h.detach()"}.get(reason)
+        return {COUNTED: BY_MASK, NEEDED_INTEGER: BY_STACK, DETACHES: "h = h.detach()"}.get(reason)
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
 
 
