@@ -94,7 +94,22 @@ def _max_pool1d(
     return y.squeeze(-2)
 
 
+def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """PyTorch's own asks for the largest number; here one beyond the others is an error."""
+    if minlength < 1:
+        raise ValueError(
+            "the largest number decides how many counts there are: bincount(x, None, n)"
+        )
+    known = torch.arange(minlength, device=input.device)
+    flags = known.index_select(0, input).unsqueeze(-1) == known
+    if weights is None:
+        return flags.sum(0)
+    kind = torch.float32 if weights.dtype == torch.float32 else torch.float64
+    return (flags.to(kind) * weights.unsqueeze(-1)).sum(0).detach()
+
+
 ASKING: dict[Any, Any] = {
+    **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _bincount),
     torch.max_pool1d: _max_pool1d,
     torch.nn.functional.max_pool1d: _max_pool1d,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
