@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -17,6 +17,7 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
+from rnncc.torch.changed_states import check_apart
 from rnncc.torch.devices import common_device, single_device
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.objects.kept import StatePlace, tensors_of
@@ -104,17 +105,22 @@ def all_steps(
     kinds = *rows_like, *[(x.shape, x.dtype) for x in carried.tensors]
 
     def run(
-        loop: TorchNet, taken: Sequence[int], consts: Sequence[torch.Tensor]
+        loop: TorchNet,
+        taken: Sequence[int],
+        consts: Sequence[torch.Tensor],
+        changed: Collection[int],
     ) -> Sequence[torch.Tensor]:
+        check_apart(changed, carried.tensors, (*sequences, *consts))
         tensors = [*(sequences[i] for i in taken), *carried.tensors, *consts]
-        return within_transforms(apply, loop, tensors)
+        copied = [len(taken) + number for number in changed]
+        return within_transforms(_applied, loop, tensors, copied)
 
-    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, Any]:
+    def attempt(batches: frozenset[int]) -> tuple[Any, ...]:
         stand_ins = stand_ins_of(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = None if _is_transformed() else carried.plain, how.reverse, how.precision
         reading = CellCall(
-            cell, rows, starts, carried.names, is_first, *kind, run, carried.counters
+            cell, rows, starts, carried.names, is_first, *kind, run, len(places), carried.counters
         )
         operands = with_tensors(xs, rows), *with_tensors((state, list(kept)), starts)
 
@@ -124,16 +130,35 @@ def all_steps(
         results = read_once(reading)
         if count_of_steps(xs) > 1 and reading.used and reading.used[-1][0].counts:
             _check_counts(reading, read_once)
-        return results
+        return *results, reading.used[-1][0].changed if reading.used else ()
 
-    ys, finals, after, same = _open_or_fixed(cell, attempt, batches_of(rows_like))
+    ys, finals, after, same, changed = _open_or_fixed(cell, attempt, batches_of(rows_like))
     check_same("the state", state, finals)
     if is_any(same) and stands_twice(state, []):
         raise CompileError("", TWICE)
+    if changed:
+        finals = with_tensors(finals, _left_in(carried.tensors, tensors_of(finals), changed))
     finals = put_into_same(state, finals, same)
     for place, old, new in zip(places, kept, after, strict=True):
         check_same(f"what is kept in {place}", old, new)
     return ys, finals, after
+
+
+def _applied(
+    loop: TorchNet, tensors: list[torch.Tensor], copied: Sequence[int]
+) -> Sequence[torch.Tensor]:
+    """A loop's results; backward reads copies of what changes when the loop has run."""
+    for number in copied:
+        tensors[number] = tensors[number].clone()
+    return apply(loop, tensors)
+
+
+def _left_in(
+    first: Sequence[torch.Tensor], last: Sequence[torch.Tensor], changed: Collection[int]
+) -> list[torch.Tensor]:
+    """The last states, of which those that steps change in place are the first ones' tensors."""
+    pairs = enumerate(zip(first, last, strict=False))
+    return [old.copy_(new) if number in changed else new for number, (old, new) in pairs]
 
 
 def _check_counts(reading: CellCall, read_once: Callable[[CellCall], Any]) -> None:

@@ -8,7 +8,7 @@ hold. Sizes that it left open are symbols of the loop, so that one loop serves a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from rnncc.frontends.torch.numbers.taken_numbers import refuse_taken
 from rnncc.frontends.torch.patches import ThreadStack
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
+from rnncc.torch.changed_states import change_copies
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.exactness import let_numbers_be_exact
 from rnncc.torch.nets import TorchNet
@@ -50,9 +51,10 @@ class CellCall:
             that is known of no tensor.
         reverse: whether the last row comes first.
         precision: of products.
-        run: does all steps, given their loop, the numbers of the xs that it takes and the tensors
-            that the cell holds; None where a further step is read, which must be like the one
-            before.
+        run: does all steps, given their loop, the numbers of the xs that it takes, the tensors
+            that the cell holds and the numbers of the states that steps change in place; None
+            where a further step is read, which must be like the one before.
+        kept: how many of the states the cell keeps; these are the last.
         counters: the numbers of the states that are numbers of Python's.
         used: the graphs that were met, and what they gave.
         before: what the cell's objects held before a call that leaves numbers there.
@@ -66,7 +68,8 @@ class CellCall:
     plain: frozenset[int] | None
     reverse: bool
     precision: str
-    run: Callable[[TorchNet, Sequence[int], Tensors], Tensors] | None
+    run: Callable[[TorchNet, Sequence[int], Tensors, Collection[int]], Tensors] | None
+    kept: int = 0
     counters: frozenset[int] = frozenset()
     used: list[tuple[Captured, Tensors]] = field(default_factory=list["tuple[Captured, Tensors]"])
     before: list[Snapshot] = field(default_factory=list[Snapshot])
@@ -119,11 +122,14 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
         for fake in fakes:
             if isinstance(fake, torch.Tensor):
                 check_tensor(fake)
-        plain = _plain(examples, readings.stack[-1], ys)
+        reading = readings.stack[-1]
+        states = _places(examples, reading).states
+        changed = change_copies(module, states, len(reading.names) - reading.kept, ys)
+        plain = _plain(examples, reading, ys)
         graph = aten_graph(module, fakes, fake_mode(fakes), plain)
         refuse_taken(graph)
         without_checks(graph)
-        return Captured(graph, fakes, order, ys, counts())
+        return Captured(graph, fakes, order, ys, counts(), changed)
     except CompileError as error:
         return _refusal(error.with_traceback(None))
 
@@ -142,8 +148,8 @@ def _of_call(error: KeepsTensors, changed: Tensors) -> CompileError:
     reading = readings.stack[-1]
     stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
     if not stand_ins.isdisjoint(map(id, changed)):
-        what = "a step changes a row or a state in place, which a caller's tensor may be"
-        return CompileError(error.location, what, "h = h + x, not h += x")
+        what = "a step changes a row in place, which is part of the caller's tensor"
+        return CompileError(error.location, what, "x = x + 1, not x += 1")
     refusal = KeepsTensors(error.location, error.what, error.hint)
     refusal.tensors = changed
     return refusal
@@ -182,6 +188,7 @@ class Captured:
         order: where each result of Dynamo's graph is among the tensors of a loop.
         ys: how many rows it gives, before the next states.
         counts: whether the step leaves numbers in Python's objects.
+        changed: the numbers of the states that it changes in place.
     """
 
     graph: GraphModule
@@ -189,6 +196,7 @@ class Captured:
     order: Sequence[int]
     ys: int
     counts: bool
+    changed: frozenset[int]
     places: Places | None = None
     loops: dict[Any, TorchNet] = field(default_factory=dict[Any, TorchNet])
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -208,7 +216,8 @@ class Captured:
             places = self.places = _places(arguments, reading)
         kinds = _unguarded(reading, places)
         loop = self.loops.get(kinds) or self._made(kinds, reading, places)
-        results = reading.run(loop, places.taken, [arguments[i] for i in places.held])
+        held = [arguments[i] for i in places.held]
+        results = reading.run(loop, places.taken, held, self.changed)
         ordered = [results[i] for i in self.order]
         reading.used.append((self, ordered))
         return ordered

@@ -89,9 +89,10 @@ def _scanned(
         reason = reason or reason_of(text)
         hint = hint_of(reason)
         if any(part in reason for part in _CHANGES):
-            reason = "a step changes a buffer, or something else that it did not make"
+            reason = "a step changes a buffer, its state or something else that it did not make"
         if reason not in (CHANGED, TWICE) and ("side effect" in reason or "changes" in reason):
             hint = "in exported modules a cell keeps nothing in objects of its own"
+            hint += ", and computes h = h + x, not h += x" if "its state" in reason else ""
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     return pytree.tree_map(_or_none, ys), pytree.tree_unflatten(finals[: len(starts)], spec)
 

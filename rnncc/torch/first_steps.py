@@ -192,7 +192,7 @@ def _joined(ys: Sequence[Any], reverse: bool) -> Any:
     def join(*parts: Any) -> Any:
         return None if parts[0] is None else torch.cat(parts[::-1] if reverse else parts)
 
-    return ys[0] if len(ys) == 1 else pytree.tree_map(join, *ys)
+    return pytree.tree_map(join, *ys)  # one alone too: steps may change it in place later
 
 
 def _as_sequence(y: Any) -> Any:

@@ -103,6 +103,10 @@ OPERATORS: dict[str, Operator] = {
         + torch.cov(y, fweights=n % 3 + 1, aweights=y[0].abs().detach()) * x[0].cov()
         + torch.corrcoef(x) * torch.corrcoef(y[0])
     ),
+    "counts": lambda x, y, n: (
+        x[0, 0] * torch.bincount(n % 5, minlength=6)
+        + y[0, 0] * torch.bincount(n % 5, weights=n * 0.5, minlength=6)
+    ),
     "bags of rows": lambda x, y, n: F.embedding_bag(
         n[:4] % 3, x, torch.tensor([0, 1, 1]), mode="sum", per_sample_weights=y[0, :4]
     ),

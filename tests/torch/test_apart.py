@@ -129,3 +129,18 @@ def test_exported_programs_have_their_code() -> None:
     program = rt.export(net, (x, y))
     assert "unsafe_chunk" in program.graph_module.code
     torch.testing.assert_close(program.module()(x, y), net(x, y))
+
+
+def test_arguments_by_name() -> None:
+    """PyTorch's names of arguments, where other functions take the place of its own."""
+
+    def named(x: Any, _: Any) -> Any:
+        flags = F.one_hot((x > 0).long(), num_classes=3).sum(-1)
+        normed = F.rms_norm(input=x, normalized_shape=(4,)) + torch.cov(input=x).sum()
+        loss = F.gaussian_nll_loss(input=x, target=2 * x, var=x * x + 1)
+        return normed * flags + loss + F.max_pool1d(input=x, kernel_size=4)
+
+    x, net = torch.randn(2, 4), Net(named)
+    torch.testing.assert_close(rt.compile(net, (x, x))(x, x), net(x, x), **CLOSE)
+    ys, _ = rt.scan(lambda x, h: (named(x, h), h), x[None], torch.zeros(1))
+    torch.testing.assert_close(ys[0], named(x, None), **CLOSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from typing import Any
@@ -37,9 +38,9 @@ def changes(x: Any, h: Any) -> Any:
     return h, h
 
 
-def changes_its_state(x: Any, h: Any) -> Any:
-    h += x
-    return h, h
+def changes_its_row(x: Any, h: Any) -> Any:
+    x += h
+    return h, x
 
 
 def reads(x: Any, h: Any) -> Any:
@@ -97,6 +98,14 @@ def draws(x: Any, h: Any) -> Any:
     return h * random.random(), h
 
 
+def takes(x: Any, h: Any) -> Any:
+    return math.exp(-1 / x[0, 0].item()) * h, h
+
+
+def chooses(x: Any, h: Any) -> Any:
+    return h * [0.1, 0.2, 0.3][int(x[0, 0]) % 3], h
+
+
 def draws_by_numpy(x: Any, h: Any) -> Any:
     return h * np.random.rand(), h
 
@@ -111,7 +120,7 @@ CELLS = {
     branches: r"test_errors.py:\d+: branches: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
-    changes_its_state: r"a step changes a row or a state in place, .*h = h \+ x, not h \+= x",
+    changes_its_row: r"a step changes a row in place, .*x = x \+ 1, not x \+= 1",
     reads: r"computes with a number that was in a tensor",
     asserts_alone: r"asserting.py:\d+: .* no result could be NaN where they are wrong",
     catches: r"test_errors.py:\d+: catches: Python code depends on whether a tensor is true",
@@ -123,7 +132,9 @@ CELLS = {
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "number: what a cell returns first holds something that is no tensor",
     draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
-    draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, as torch.rand draws\)$",
+    takes: r"asks for a number that was in a tensor, .*keep it a tensor, as torch.exp computes",
+    chooses: r"chooses: an integer .* is an index of a list, .*torch.stack\(xs\)\[i\]",
+    draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, .* torch.rand draws\)$",
     times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",
     scans: r"test_errors.py:\d+: scans: scan is not supported within a step; a loop of Python is",
 }

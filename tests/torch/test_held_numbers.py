@@ -175,6 +175,24 @@ def test_floats(train: bool) -> None:
         torch.testing.assert_close(compiled(xs), net(xs), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("tau", [0.0, -1e-4])
+def test_floats_that_python_computes_with_an_error(tau: float) -> None:
+    """Division by 0, and a power that is too large: tensors would be infinite there."""
+
+    class Powers(Gates):
+        def forward(self, xs: Any) -> Any:
+            return xs * math.exp(-(10 ** (-1 / self.tau.item())))
+
+    net, xs = Powers(), torch.randn(4, 5, 3)
+    compiled = rt.compile(net, (xs,))
+    torch.testing.assert_close(compiled(xs), net(xs), atol=1e-6, rtol=1e-6)
+    net.tau.fill_(tau)
+    with pytest.raises(ArithmeticError):
+        net(xs)
+    with pytest.raises(CompileError, match=r"computed of tau, is -?inf"):
+        compiled(xs)
+
+
 def test_a_float_in_a_parameter_with_gradients() -> None:
     """Its value would be another one after each step of an optimiser."""
     net = Gates()

@@ -12,7 +12,7 @@ from rnncc.frontends.torch.checks import checked
 
 
 def _gaussian_nll_loss(
-    x: Any,
+    input: Any,
     target: Any,
     var: Any,
     full: bool = False,
@@ -23,40 +23,44 @@ def _gaussian_nll_loss(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     if isinstance(var, float):
-        var = torch.full_like(x, var)
-    if var.shape != x.shape:
-        differ = [size for size, own in zip(x.shape, var.shape, strict=False) if size != own]
-        if x.shape[:-1] == var.shape:
+        var = torch.full_like(input, var)
+    if var.shape != input.shape:
+        differ = [size for size, own in zip(input.shape, var.shape, strict=False) if size != own]
+        if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
-        elif x.dim() != var.dim() or len(differ) != 1 or 1 not in var.shape:
+        elif input.dim() != var.dim() or len(differ) != 1 or 1 not in var.shape:
             raise ValueError("var is of incorrect size")
     checked((var >= 0).all(), True)
     var = var.detach().clamp_min(eps) + (var - var.detach())  # the slope is that without a bound
-    loss = 0.5 * (var.log() + (x - target) ** 2 / var)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-def _cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def _cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """PyTorch's own asks whether the weights are negative, and whether there are enough rows."""
-    x = x.reshape(1, -1) if x.dim() < 2 else x
-    x = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
+    input = input.reshape(1, -1) if input.dim() < 2 else input
+    input = (
+        input
+        if input.is_floating_point() or input.is_complex()
+        else input.to(torch.get_default_dtype())
+    )
     if fweights is None and aweights is None:
-        centred = x - x.mean(1, keepdim=True)
-        return (centred @ centred.mT.conj() / max(x.shape[1] - correction, 0)).squeeze()
+        centred = input - input.mean(1, keepdim=True)
+        return (centred @ centred.mT.conj() / max(input.shape[1] - correction, 0)).squeeze()
     weights: Any = fweights if aweights is None else aweights
     if fweights is not None and aweights is not None:
         weights = fweights * aweights
     checked((weights >= 0).all(), True)
     total = weights.sum()
     less = correction if aweights is None else correction * (weights * aweights).sum() / total
-    centred = x - ((x * weights).sum(1) / total).unsqueeze(1)
+    centred = input - ((input * weights).sum(1) / total).unsqueeze(1)
     return (centred @ (centred * weights).mT.conj() / (total - less).clamp_min(0)).squeeze()
 
 
-def _corrcoef(x: Any) -> Any:
+def _corrcoef(input: Any) -> Any:
     """It is made of the other one."""
-    covariance = _cov(x)
+    covariance = _cov(input)
     if covariance.dim() == 0:
         return covariance / covariance
     deviations = covariance.diagonal().sqrt()
@@ -64,7 +68,7 @@ def _corrcoef(x: Any) -> Any:
 
 
 def _max_pool1d(
-    x: Any,
+    input: Any,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -73,10 +77,12 @@ def _max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """PyTorch's own asks for all sizes as numbers: with open ones it is a pool over two axes."""
-    if return_indices or all(isinstance(size, int) for size in x.shape):
+    if return_indices or all(isinstance(size, int) for size in input.shape):
         stride = stride or kernel_size
         # Not `torch.max_pool1d`, whose place this function takes in cells.
-        both = torch.max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode)
+        both = torch.max_pool1d_with_indices(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
         return both if return_indices else both[0]
 
     def along_second(given: Any, first: int) -> Any:
@@ -84,11 +90,26 @@ def _max_pool1d(
 
     stride = along_second(stride or kernel_size, 1)
     steps = along_second(kernel_size, 1), stride, along_second(padding, 0)
-    y = torch.max_pool2d(x.unsqueeze(-2), *steps, along_second(dilation, 1), ceil_mode)
+    y = torch.max_pool2d(input.unsqueeze(-2), *steps, along_second(dilation, 1), ceil_mode)
     return y.squeeze(-2)
 
 
+def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """PyTorch's own asks for the largest number; here one beyond the others is an error."""
+    if minlength < 1:
+        raise ValueError(
+            "the largest number decides how many counts there are: bincount(x, None, n)"
+        )
+    known = torch.arange(minlength, device=input.device)
+    flags = known.index_select(0, input).unsqueeze(-1) == known
+    if weights is None:
+        return flags.sum(0)
+    kind = torch.float32 if weights.dtype == torch.float32 else torch.float64
+    return (flags.to(kind) * weights.unsqueeze(-1)).sum(0).detach()
+
+
 ASKING: dict[Any, Any] = {
+    **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _bincount),
     torch.max_pool1d: _max_pool1d,
     torch.nn.functional.max_pool1d: _max_pool1d,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,

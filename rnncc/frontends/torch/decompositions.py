@@ -51,9 +51,9 @@ def beside_core() -> dict[Any, Any]:
     return {**known, **own}
 
 
-def _one_hot(index: Any, classes: int) -> Any:
+def _one_hot(index: Any, num_classes: int) -> Any:
     """PyTorch checks the classes on the CPU, not in all traces; here a lookup does it."""
-    known = torch.arange(classes, device=index.device)
+    known = torch.arange(num_classes, device=index.device)
     if index.device.type == "cpu":
         index = known.index_select(0, index.flatten()).view(index.shape)
     return (index.unsqueeze(-1) == known).long()
@@ -147,13 +147,15 @@ def _embedding_bag(
     return result, bag, sizes, offsets
 
 
-def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def _rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
     """PyTorch's own changes the mean in place, so that all would have to be traced three times."""
-    if x.dtype not in (torch.float32, torch.float64):
-        return torch.rms_norm(x, shape, weight, eps)
-    axes = list(range(x.dim() - len(shape), x.dim()))
-    least = torch.finfo(x.dtype).eps if eps is None else eps
-    scaled = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True).add(least))
+    if input.dtype not in (torch.float32, torch.float64):
+        return torch.rms_norm(input, normalized_shape, weight, eps)
+    axes = list(range(input.dim() - len(normalized_shape), input.dim()))
+    least = torch.finfo(input.dtype).eps if eps is None else eps
+    scaled = input * torch.rsqrt(input.pow(2).mean(axes, keepdim=True).add(least))
     return scaled if weight is None else scaled * weight
 
 

@@ -182,8 +182,15 @@ OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true"
 _CALL = "calls a function that cannot be compiled: "
+OF_COUNT = re.compile(r"data-dependent expression .*\(Size-like symbols: u\d")
+"""What PyTorch says of code that depends on a number of rows that the run decides."""
+COUNTED = "Python code depends on how many elements a mask selects"
+BY_MASK = "leave the test out, or ask for mask.any()"
 TAKEN_NUMBER = "asks for a number that was in a tensor, or that NumPy drew"
-_TAKEN_NUMBER = re.compile(r"data-dependent expression zuf\d")
+_TAKEN_NUMBER = re.compile(r"data-dependent expression (\w+\([^<>=]*)?\bzuf\d")
+OF_INTEGER = re.compile("Could not extract specialized integer from data-dependent")
+"""What PyTorch says where an integer of a tensor is to be a number of Python's."""
+NEEDED_INTEGER = "an integer that was in a tensor is an index of a list, or a size"
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
@@ -192,6 +199,7 @@ EXPORTED_TRANSFORMS = (
     "torch.compile(module, backend='rnncc'), or scan with a cell",
 )
 """Why transforms are refused, but for `vmap` alone, and what to do."""
+BY_STACK = "torch.stack(xs)[i], which takes a tensor"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 FIXED = re.compile(r"You marked (.+?) as dynamic but .* specialized it to be a constant \((\d+)\)")
@@ -208,6 +216,16 @@ _REASONS = {
     "same metadata": "changes the type or shape of a tensor",
 }
 """What TorchDynamo says of ways of `torch.cond`, and of loops."""
+DETACHES = "a step detaches in place what it has not made"
+_SAID = {
+    OF_COUNT: COUNTED,
+    OF_FLAG: BRANCH,
+    OF_INTEGER: NEEDED_INTEGER,
+    re.compile("^Data-dependent branching"): BRANCH,
+    re.compile(rf"{UNREAD_SCAN}|higher_order\.scan"): WITHIN_STEP,
+    re.compile("Getting an inplace view on a graph input"): DETACHES,
+}
+"""What it says of other things that are not supported, and what they are."""
 _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
 """What TorchDynamo was reading, which is the loop itself where a module is exported."""
 
@@ -220,12 +238,10 @@ def reason_of(text: str) -> str:
                 if word in text:
                     return f"a {name} on a tensor's value {reason}"
     text = _OPERATOR.sub("", text)
-    if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
-        return BRANCH
+    if said := next((said for said in _SAID if said.search(text)), None):
+        return _SAID[said]
     if match := _RAISED.search(text):
         return match.group(1)
-    if UNREAD_SCAN in text or "higher_order.scan" in text:
-        return WITHIN_STEP
     if match := _BUILTIN.search(text):
         return _CALL + match.group(1)
     if match := _GOT.search(text):
@@ -243,9 +259,9 @@ def _beginning(text: str) -> str:
 def hint_of(reason: str) -> str | None:
     """What to do in a cell about a reason of `reason_of`, where that alone decides."""
     if reason == TAKEN_NUMBER:
-        return "keep it a tensor, as torch.rand draws"
+        return "keep it a tensor, as torch.exp computes, and torch.rand draws"
     if not reason.startswith(_CALL):
-        return None
+        return {COUNTED: BY_MASK, NEEDED_INTEGER: BY_STACK, DETACHES: "h = h.detach()"}.get(reason)
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
 
 

@@ -17,7 +17,7 @@ _LEAST = 1e-11
 
 
 def stft(
-    x: Any,
+    input: Any,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
@@ -32,21 +32,21 @@ def stft(
     """`torch.stft`."""
     if align_to_window is not None:
         raise NotImplementedError("stft with align_to_window is not supported")
-    rows = x.reshape(-1, x.shape[-1])
+    rows = input.reshape(-1, input.shape[-1])
     if center:
         half = n_fft // 2
         rows = pad(rows, (half, half), pad_mode)
     frames = rows.unfold(-1, n_fft, hop_length or n_fft // 4)
-    frames = frames * _padded_window(x, window, n_fft, win_length)
+    frames = frames * _padded_window(input, window, n_fft, win_length)
     real = not frames.is_complex() if onesided is None else onesided
     norm = "ortho" if normalized else "backward"
     bins = (torch.fft.rfft if real else torch.fft.fft)(frames, n=n_fft, norm=norm).mT
-    bins = bins.reshape(*x.shape[:-1], *bins.shape[1:])
+    bins = bins.reshape(*input.shape[:-1], *bins.shape[1:])
     return torch.view_as_real(bins) if return_complex is False else bins
 
 
 def istft(
-    x: Any,
+    input: Any,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
@@ -58,8 +58,8 @@ def istft(
     return_complex: bool = False,
 ) -> Any:
     """`torch.istft`; NaN where the windows add up to nothing, which there is an error."""
-    hop, (bins, count) = hop_length or n_fft // 4, x.shape[-2:]
-    spectra = x.reshape(-1, bins, count).mT
+    hop, (bins, count) = hop_length or n_fft // 4, input.shape[-2:]
+    spectra = input.reshape(-1, bins, count).mT
     norm = "ortho" if normalized else "backward"
     if return_complex:
         frames = torch.fft.ifft(spectra, n=n_fft, norm=norm)
@@ -67,7 +67,7 @@ def istft(
         frames = torch.fft.irfft(spectra[..., : n_fft // 2 + 1], n=n_fft, norm=norm)
     taps = _padded_window(frames, window, n_fft, win_length)
     places = torch.arange(count)[:, None] * hop + torch.arange(n_fft)
-    places = places.flatten().to(x.device)
+    places = places.flatten().to(input.device)
     size = n_fft + hop * (count - 1)
     signal = frames.new_zeros(len(frames), size).index_add(1, places, (frames * taps).flatten(1))
     weights = (taps * taps).expand(count, n_fft).flatten()
@@ -78,7 +78,7 @@ def istft(
     result = torch.where(weight.abs() > _LEAST, signal / weight, math.nan)
     if end > size:
         result = pad(result, (0, end - size))
-    return result.reshape(*x.shape[:-2], result.shape[-1])
+    return result.reshape(*input.shape[:-2], result.shape[-1])
 
 
 def _padded_window(x: Any, window: Any, n_fft: int, win_length: int | None) -> Any:

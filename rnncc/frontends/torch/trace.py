@@ -29,11 +29,17 @@ from rnncc.frontends.torch.interpreted import Whole
 from rnncc.frontends.torch.logs import logged_errors
 from rnncc.frontends.torch.node_context import (
     BRANCH,
+    BY_MASK,
     BY_SCAN,
+    BY_STACK,
     BY_TENSORS,
+    COUNTED,
     FIXED,
+    NEEDED_INTEGER,
+    OF_COUNT,
     OF_FLAG,
     OF_FLOAT,
+    OF_INTEGER,
     TAKEN,
     line_of,
     location,
@@ -190,6 +196,11 @@ def refused_by(place: str, name: str) -> Generator[None]:
     except Exception as error:
         line, reason, hint = line_of(error, place), str(error).strip().split("\n\n")[0], None
         if isinstance(error, GuardOnDataDependentSymNode):
+            if OF_COUNT.search(str(error)):
+                raise CompileError(line, COUNTED, BY_MASK) from error
+            if OF_INTEGER.search(reason):
+                hint = f"{BY_STACK}; {BY_TENSORS}"
+                raise CompileError(line, NEEDED_INTEGER, hint) from error
             if OF_FLAG.search(reason):
                 raise CompileError(line, BRANCH, "torch.where") from error
             if OF_FLOAT.search(reason):

@@ -27,7 +27,7 @@ from rnncc.torch.branching.assignments import (
     leaves_loop,
     stored_in,
 )
-from rnncc.torch.branching.syntax import Unwritable, assigned, called, is_finite, like
+from rnncc.torch.branching.syntax import Unwritable, assigned, is_finite, like, with_length
 
 LOOPS = ast.For, ast.AsyncFor, ast.While
 _RETURNED = "_returned_{}_rnncc"
@@ -66,7 +66,7 @@ def settle(loop: Any, block: list[Any], number: int) -> list[ast.If]:
     body, asking = _without_jumps(loop.body, goes_on), list(behind)
     if is_for:
         if not is_finite(loop.iter):
-            loop.iter = like(loop.iter, called("sized", loop.iter))
+            loop.iter = like(loop.iter, with_length(loop.iter))
         asking.insert(0, _if(goes_on, body))
         body = asking[:1]
     else:

@@ -176,6 +176,19 @@ def is_finite(items: ast.expr) -> bool:
     return name == "range" or (name in ("enumerate", "zip") and any(map(is_finite, items.args)))
 
 
+def with_length(items: ast.expr) -> ast.expr:
+    """Items, of which it is checked that they are so many: `enumerate(xs)` has no length itself."""
+    match items:
+        case ast.Call(ast.Name(id="enumerate" | "zip" as name), args=[_, *_] as parts):
+            if not has(parts, ast.Starred):
+                own = 1 if name == "enumerate" else len(parts)
+                items.args = [*map(with_length, parts[:own]), *parts[own:]]
+                return items
+        case _:
+            pass
+    return items if is_finite(items) else ast.copy_location(called("sized", items), items)
+
+
 def called(name: str, *args: ast.expr) -> ast.Call:
     """A call of a function of `run.py`."""
     helper = ast.Attribute(ast.Name(OWN, ast.Load()), name, ast.Load())

@@ -9,7 +9,8 @@ attributes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+import math
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.devices import PLAIN_TENSORS
-from rnncc.torch.objects.known_values import tell
+from rnncc.torch.objects.known_values import known_number, tell
 from rnncc.torch.objects.places import MOST_LEAVES
 
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class HeldNumbers:
                 with self._reading() if self._values else nullcontext():
                     result = read()
             except CompileError as error:
+                if isinstance(error, _Unbounded):
+                    raise
                 first = first or error
                 if self._asked <= self.known | never:
                     raise first from first.__cause__
@@ -88,7 +91,7 @@ class HeldNumbers:
     def _reading(self) -> Generator[None]:
         """While it lasts, the module is read."""
         values = {name: getattr(*self._values[name]).detach() for name in self.known}
-        asking = _Asking()
+        asking = _Asking(all(bool(x.isfinite().all()) for x in values.values()))
 
         def look(*_: Any) -> None:
             with torch._C.DisableTorchFunction():
@@ -107,6 +110,20 @@ class HeldNumbers:
             self._asked |= asking.asked
 
 
+class _Unbounded(CompileError):
+    """A number is infinite or none that Python computes with an error."""
+
+
+def _check_bounded(result: Any, alone: Iterable[str]) -> None:
+    """Refuse what no number of Python's becomes, or a tensor that stands for such a number."""
+    value = result
+    if isinstance(result, torch.Tensor) and result.dtype == torch.float64 and not result.dim():
+        value = known_number(result)
+    if isinstance(value, float) and not math.isfinite(value):
+        what = f"a number of Python's, computed of {', '.join(sorted(alone))}, is {value}"
+        raise _Unbounded("", what, "Python divides by no 0")
+
+
 def _is_small(x: torch.Tensor) -> bool:
     known = type(x) in PLAIN_TENSORS and x.device.type != "meta"
     return known and not (x.is_complex() or x.requires_grad) and x.numel() <= MOST_LEAVES
@@ -121,8 +138,10 @@ class _Asking(TorchFunctionMode):
         asked: the names of those that were met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, finite: bool) -> None:
+        """Of known values that are all `finite`, or not."""
         super().__init__()
+        self._finite = finite
         self.names = dict[int, tuple[str, Any]]()
         self.asked = set[str]()
         self._computed = dict[int, tuple[set[str], Any]]()  # of held ones alone
@@ -136,6 +155,8 @@ class _Asking(TorchFunctionMode):
         if not is_attribute:
             alone = self._note(args, kwargs)  # at once: what takes a number of a tensor may fail
         result = func(*args, **(kwargs or {}))
+        if alone and self._finite:
+            _check_bounded(result, alone)
         if is_attribute and isinstance(result, torch.Tensor):
             alone = self._note(args, kwargs)
         if alone:

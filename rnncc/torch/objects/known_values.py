@@ -84,5 +84,14 @@ def is_known(x: torch.Tensor) -> bool:
     return getattr(_inner(x), "constant", None) is not None
 
 
+def known_number(x: torch.Tensor) -> Any:
+    """The number in a tensor of rank 0, if it is known while code is exported."""
+    constant = getattr(_inner(x), "constant", None)
+    if constant is None:
+        return None
+    with _disable_current_modes():
+        return constant.item()
+
+
 def _inner(x: torch.Tensor) -> torch.Tensor:
     return x.from_functional() if isinstance(x, FunctionalTensor) else x

@@ -1,5 +1,6 @@
 # pyright: basic, reportMissingImports=false
-"""What a mask selects: `h[mask] = cell(x[mask], h[mask])`, `y[y < 0] *= 0.1`, `loss[mask].mean()`.
+"""What a mask selects: `h[mask] = cell(x[mask], h[mask])`, `y[y < 0] *= 0.1`, `loss[mask].mean()`,
+and the same by its positions: `rows, = torch.where(mask)`, `out.index_add_(0, rows, net(x[rows]))`.
 
 How many rows `x[mask]` has is not known before the run. Where all that is computed of them is
 computed row by row and put back where the same mask is true, all rows may be computed and those
@@ -12,7 +13,7 @@ infinity) are not taken.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -43,6 +44,8 @@ _OF_ROWS = {"mm": 0, "addmm": 1, "linear": 0, **dict.fromkeys(_CELLS, 0)}
 """Products, and cells, by where their rows are."""
 _CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range")
 _QUESTIONS = (operator.ge, operator.le, operator.gt, operator.lt, operator.eq, operator.ne)
+_FLATTENED = ("view", "reshape", "flatten", "squeeze", "_unsafe_view")
+"""What makes positions along a mask's only axis a vector."""
 _COUNT = object()
 """The number of rows, of which nothing but PyTorch's own checks may be computed."""
 Call = Callable[[Node], Any]
@@ -55,6 +58,10 @@ class Selections:
         self._masks: dict[Node, Node] = {}
         self._flags: dict[Node, Value] = {}
         """The masks' values."""
+        self._columns: dict[Node, int] = {}
+        """Positions of what is true in a mask, along one of its axes."""
+        self._positions: set[Node] = set()
+        """Those along all axes."""
         self._counts: set[Node] = set()
         self._sizes: dict[str, Dim] = {}
         """PyTorch's symbols of how many rows there are: here all of them."""
@@ -76,20 +83,30 @@ class Selections:
         Raises:
             CompileError: it needs to know how many rows a mask selects.
         """
-        mask = self._mask_of(node)
-        if not self._masks and mask is None:
+        mask, name = self._mask_of(node), _name(node)
+        if not self._masks and mask is None and name != "nonzero":
             return call(node)
-        b.loc, name = location(node), _name(node)
+        b.loc = location(node)
         masks = {self._masks[n] for n in node.all_input_nodes if n in self._masks}
-        if name == "index" and mask is not None and not masks:
+        if name == "nonzero" and not masks:
+            return self._position(b, node, env)
+        if not self._positions.isdisjoint(node.all_input_nodes) and name != "sym_size":
+            return self._column(node, name, env)
+        if name == "index" and mask is not None and masks <= {mask}:
             return self._select(b, node, env, mask)
         if not self._counts.isdisjoint(node.all_input_nodes):
             return self._checked(node)
-        if not masks:
-            return call(node)
         if len(masks) > 1:
             _refuse(node)
-        of_rows = masks.pop()
+        return self._of_rows(b, node, env, mask, masks.pop(), call) if masks else call(node)
+
+    def _of_rows(
+        self, b: Builder, node: Node, env: Any, mask: Node | None, of_rows: Node, call: Call
+    ) -> Any:
+        """What is computed of rows that one mask selects."""
+        name = _name(node)
+        if not self._columns.keys().isdisjoint(node.all_input_nodes) and mask is None:
+            return self._at_columns(b, node, name, env, of_rows, call)
         if name == "index_put" and mask is of_rows and node.args[0] not in self._masks:
             return _put(b, node, env, self._flags[of_rows])
         if name == "sym_size" and node.args[1] == 0:
@@ -97,10 +114,7 @@ class Selections:
             return _COUNT
         if name in ("sum", "mean") and len(node.args) == 1 and not node.kwargs:
             return _reduced(b, node, env[node.args[0]], self._flags[of_rows])
-        if not self._is_by_row(node, name):
-            _refuse(node)
-        self._masks[node] = of_rows
-        return call(node)
+        return self._by_row(node, name, of_rows, call)
 
     def check(self, results: Any) -> None:
         """Refuse rows among a graph's results: how many there are is not known."""
@@ -114,21 +128,105 @@ class Selections:
         if _name(node) not in ("index", "index_put"):
             return None
         indices: Any = node.args[1]
-        if len(indices) != 1 or indices[0] is None or indices[0].meta["val"].dtype != torch.bool:
+        if any(index is None for index in indices):
             return None
+        columns = [self._columns.get(index) for index in indices]
+        if None not in columns:
+            mask = self._masks[indices[0]]
+            own = {self._masks[index] for index in indices} == {mask}
+            return mask if own and columns == [*range(len(dims_of(self._flags[mask])))] else None
+        if len(indices) != 1 or indices[0].meta["val"].dtype != torch.bool:
+            return None
+        return self._first_of(indices[0])
+
+    def _first_of(self, node: Node) -> Node:
         if not self._first:
             self._first = _first_of_each(node.graph)
-        return self._first[indices[0]]
+        return self._first[node]
 
     def _select(self, b: Builder, node: Node, env: Any, mask: Node) -> Value:
         indices: Any = node.args[1]
-        x, flags, count = env[node.args[0]], env[indices[0]], str(node.meta["val"].shape[0])
-        if not isinstance(x, SSAValue) or not count.startswith("u"):  # complex, or of known size
-            _refuse(node)
+        x, count = env[node.args[0]], str(node.meta["val"].shape[0])
+        flags = self._flags[mask] if indices[0] in self._columns else env[indices[0]]
+        if node.args[0] in self._masks or not isinstance(x, SSAValue) or count[0] != "u":
+            _refuse(node)  # of what is selected, complex, or of known size
+        _check_size(node, dims_of(x), dims_of(flags))
         flat = _flat(b, x, flags)
         self._sizes[count] = dims_of(flat)[0]
         self._masks[node], self._flags[mask] = mask, flags
         return _where(b, flags, flat, b.fill(0, (), dtype_of(x)))
+
+    def _position(self, b: Builder, node: Node, env: Any) -> list[Value]:
+        """Along each axis of a mask the positions of all elements."""
+        mask: Any = node.args[0]
+        flags, count = env[mask], str(node.meta["val"].shape[0])
+        if not isinstance(flags, SSAValue) or not dims_of(flags) or count[0] != "u":
+            _refuse(node)
+        if dtype_of(flags) != "i1":
+            flags = b.compare("ne", flags, b.fill(0, dims_of(flags), dtype_of(flags)))
+        dims, first = dims_of(flags), self._first_of(mask)
+        self._sizes[count] = product(dims)
+        self._masks[node], self._flags[first] = first, flags
+        self._positions.add(node)
+        return [b.reshape(b.iota(dims, at, "i64"), (product(dims),)) for at in range(len(dims))]
+
+    def _column(self, node: Node, name: str, env: Any) -> Any:
+        """What is taken of positions: those along one axis."""
+        positions: Any = node.args[0]
+        columns, at = env[positions], None
+        self._masks[node] = self._masks[positions]
+        if name == "unbind" and node.args[1:] in ((1,), (-1,)):
+            self._positions.add(node)
+            return columns
+        if node.target is operator.getitem:
+            at = node.args[1]
+        elif name == "select" and node.args[1] in (1, -1):
+            at = node.args[2]
+        elif len(columns) == 1 and node.meta["val"].dim() == 1 and name in _FLATTENED:
+            at = 0
+        if not isinstance(at, int):
+            _refuse(node)
+        self._columns[node] = at % len(columns)
+        return columns[at]
+
+    def _at_columns(
+        self, b: Builder, node: Node, name: str, env: Any, mask: Node, call: Call
+    ) -> Any:
+        """Rows at positions along some axes of a mask, or what is added to such rows."""
+        base, flags, known = node.args[0], self._flags[mask], self._columns
+        dims = dims_of(flags)
+        if base in known and name in _FLATTENED and node.meta["val"].dim() == 1:
+            known[node], self._masks[node] = known[base], mask
+            return env[base]
+        if base in self._masks or node.kwargs:
+            _refuse(node)
+        if name == "index" or (name == "index_select" and node.args[1] == 0):
+            indices: Any = node.args[1] if name == "index" else node.args[2:]
+            columns = [known.get(index) for index in indices]
+            if None in columns:
+                _refuse(node)
+            _check_size(node, dims_of(env[base]), [dims[at] for at in columns if at is not None])
+            self._masks[node], x = mask, call(node)
+            return _where(b, flags, x, b.fill(0, (), dtype_of(x)))
+        index: Any = node.args[2] if len(node.args) == 4 else None
+        if name not in ("index_add", "index_copy") or index not in known or node.args[1] != 0:
+            return self._by_row(node, name, mask, call)
+        source: Any = node.args[3]
+        if self._masks.get(source) is not mask or source in known:
+            _refuse(node)
+        _check_size(node, dims_of(env[base]), [dims[known[index]]])
+        if name == "index_copy" and len(dims) == 1:
+            return _where(b, flags, env[source], env[base])
+        if name == "index_copy":
+            _refuse(node)
+        env[source] = rows = _where(b, flags, env[source], b.fill(0, (), dtype_of(env[source])))
+        return b.add(env[base], rows) if len(dims) == 1 else call(node)
+
+    def _by_row(self, node: Node, name: str, mask: Node, call: Call) -> Any:
+        if not self._is_by_row(node, name):
+            _refuse(node)
+        self._masks[node] = mask
+        return call(node)
 
     def _checked(self, node: Node) -> Any:
         """A check of how many rows there are, which are as many as there are."""
@@ -210,6 +308,12 @@ def _flat(b: Builder, x: Value, mask: Value) -> Value:
     """x with the axes of a mask as one."""
     own = dims_of(mask)
     return b.reshape(x, (product(own), *dims_of(x)[len(own) :]))
+
+
+def _check_size(node: Node, dims: Sequence[Dim], own: Sequence[Dim]) -> None:
+    """Refuse to take rows of what has other sizes than a mask: its positions may be beyond it."""
+    if list(dims[: len(own)]) != list(own):
+        _refuse(node)
 
 
 def _where(b: Builder, mask: Value, x: Value, other: Value) -> Value:
