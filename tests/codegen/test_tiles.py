@@ -77,6 +77,18 @@ def test_weights_are_fetched_into_the_cache_that_gains(
     assert set(FETCH.findall(text)) == caches
 
 
+@pytest.mark.parametrize(("cell", "lines"), [("lstm", 1), ("gru", 2)])
+def test_a_line_is_fetched_once(cell: str, lines: int) -> None:
+    """It holds two vectors of eight, so that those of three gates are in two lines."""
+    net = CELLS[cell](256, 256)
+    text = text_of(net, None, Options.of(net, {"target": "x86-64-v3", "cpu": "znver3"}), "asm")
+    assert isinstance(text, str)
+    tiles = [body for body in loops(text) if sum(bool(ADD.match(line)) for line in body) == 12]
+    fetched = {sum(bool(FETCH.match(line)) for line in body) for body in tiles}
+    assert lines in fetched
+    assert max(fetched) <= 2
+
+
 @pytest.mark.parametrize(
     ("cpu", "precision", "sums"),
     [("znver4", "fp32", 3), ("sapphirerapids", "fp32", 6), ("x86-64-v4", "bf16", 12)],

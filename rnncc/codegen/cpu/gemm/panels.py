@@ -141,14 +141,15 @@ class Panels:
         """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,
         as fewer sums than a unit has in flight would wait for each other."""
         rows, vectors = self.terms.tile
-        panel, stripe = self.terms.vectors, self.terms.stripe // self.lanes
-        # Each loop begins where a stripe does, or stays in one.
-        fitting = [
-            n
-            for n in range(vectors, panel + 1)
-            if panel % n == 0 and (n % stripe == 0 or stripe % n == 0)
-        ]
+        fitting = filter(self._are_passes, range(vectors, self.terms.vectors + 1))
         return max([n for n in fitting if n * height <= rows * vectors], default=vectors)
+
+    def _are_passes(self, vectors: int) -> bool:
+        """Whether passes of so many vectors make up a panel, and each begins where a stripe does or
+        stays in one."""
+        stripe = self.terms.stripe // self.lanes
+        is_even = vectors % stripe == 0 or stripe % vectors == 0
+        return self.terms.vectors % vectors == 0 and is_even
 
     def _heights(self, count: Value, most: int) -> list[int]:
         """Those that even tiles of so many rows may have."""
@@ -202,7 +203,7 @@ class Panels:
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
                     self.emit.store(value, at, self.lanes)
 
-        if width is self.whole and vectors % together == 0:
+        if width is self.whole and self._are_passes(together):
             parts = vectors // together
 
             def iteration(i: Value, carried: list[Value]) -> list[Value]:

@@ -172,13 +172,19 @@ class Sums:
             panel: Pointer, word: Value, part: Pointer, offsets: Sequence[Value], rows: int
         ) -> None:
             vectors = len(offsets)
-            for offset in offsets:
+            for offset in offsets[:: self._in_line(width)]:
                 emit.fetch(terms.column(part, offset, width), I64(ahead), 1)
             # As many loads as multiply-adds, fetches among them, would be what takes the time.
             if place is not None and rows * vectors > rows + 2 * vectors + 1:
                 emit.fetch(panel, place(word), 2)
 
         return fetch
+
+    def _in_line(self, width: Width) -> int:
+        """Vectors of a word that a line holds side by side; one at least."""
+        terms = self.terms
+        fitting = max(1, LINE // (self.lanes * terms.group * terms.item))
+        return fitting if terms.stripes(width) == 1 else min(fitting, terms.stripe // self.lanes)
 
     def _share_of_next(self, turn: Turn, width: Width) -> Callable[[Value], Value]:
         """Of the number of a word, bytes from the panel to a line of the loop's share of the next

@@ -99,7 +99,7 @@ _ROWS = {
     # AMD; Zen 4 takes two cycles for vectors of 512 bits
     "znver1": Family(1, 5, 32 * KIB, 512 * KIB),
     "znver2": Family(2, 5, 32 * KIB, 512 * KIB),
-    "znver3": Family(2, 4, 32 * KIB, 512 * KIB),
+    "znver3": Family(2, 4, 32 * KIB, 512 * KIB, ahead=KIB),
     "znver4": Family(1, 4, 32 * KIB, 1 * MIB),
     "znver5": Family(2, 4, 48 * KIB, 1 * MIB),
     # Arm, vectors of 128 bits
