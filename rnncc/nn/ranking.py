@@ -126,8 +126,8 @@ def _first_places(b: Builder, words: Words, count: Dim) -> SSAValue:
     """The places of the largest along the last axis, each the largest below the one before."""
     *lead, size = dims_of(words[0])
     last = len(lead)
-    is_few = count.is_static and int(count) < FEW
-    if not is_few and not (size.is_static and int(size) < MANY):
+    is_known = count.is_static and (size.is_static or int(count) < FEW)
+    if not is_known or (int(count) >= FEW and int(size) >= MANY):
         blocks, maxima = _blocks(b, words)
         together = b.scan(blocks, maxima, [b.iota((count,), 0, "i32")], _next_by_block)[1][0]
     else:
@@ -180,7 +180,7 @@ def _blocks(b: Builder, words: Words) -> tuple[Words, Words]:
     many; a power of two, as a block's number is the upper bits of a place.
     """
     *lead, size = dims_of(words[0])
-    block = 1 << round(math.log2(int(size)) / 2) if size.is_static else OPEN_BLOCK
+    block = 1 << round(math.log2(max(int(size), 1)) / 2) if size.is_static else OPEN_BLOCK
     count = size.over(block)
     padded = [b.pad(word, len(lead), 0, count * block, NONE) for word in words]
     maxima = _largest(b, [b.reshape(word, (*lead, count, block)) for word in padded])

@@ -112,6 +112,23 @@ def test_half_of_an_open_axis_in_blocks(dtype: str, largest: int) -> None:
             np.testing.assert_array_equal(results["y"], np.take_along_axis(rows, order, 1))
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 128])
+def test_a_known_axis_by_an_open_number(size: int) -> None:
+    """None of them among the numbers."""
+    nodes = [node("Shape", "q", "k"), node("TopK", "x k", "y i", axis=1)]
+    inputs = [info("x", [2, size]), info("q", ["Q"])]
+    outputs = [info("y", None), info("i", None, "i64")]
+    compiled = rnncc.compile(model(nodes, inputs, outputs))
+    rows = of_kind("f32", 2, size)
+    for count in {0, size // 2, size}:
+        order = in_order(rows, 1, 1)[:, :count]
+        results = compiled.run({"x": rows, "q": np.zeros(count, np.float32)})
+        np.testing.assert_array_equal(results["i"], order)
+        np.testing.assert_array_equal(results["y"], np.take_along_axis(rows, order, 1))
+    with pytest.raises(ArrayError):
+        compiled.run({"x": rows, "q": np.zeros(size + 1, np.float32)})
+
+
 def test_an_open_axis_is_not_compared_each_with_each() -> None:
     nodes = [node("Shape", "x", "k", start=1, end=2), node("TopK", "x k", "y i", axis=1)]
     outputs = [info("y", None), info("i", None, "i64")]
