@@ -78,9 +78,9 @@ def resized(n: Node, inputs: Operands) -> Value | None:
 
 def _some_or_none(n: Node, count: SSAValue, number: Dim | SSAValue) -> SSAValue:
     """A count of rows that are made so many: where none are made some, the run fails."""
-    b, wanted = n.b, n.scope.number(number) if isinstance(number, Dim) else number
-    none = n.full(0, count)
-    fits = b.logical("or", b.compare("gt", count, none), b.compare("eq", wanted, none))
+    b, none = n.b, n.full(0, count)
+    number = n.scope.number(number) if isinstance(number, Dim) else number
+    fits = b.logical("or", b.compare("gt", count, none), b.compare("eq", number, none))
     return one_that_fits(b, count, fits)
 
 
