@@ -96,6 +96,22 @@ def test_parts_that_are_not_all() -> None:
             compiled.run({**call, "a": np.array([a]), "b": np.array([b])})
 
 
+@pytest.mark.parametrize("read", ["a", "b"])
+@pytest.mark.parametrize("sizes", [[2, 1], [2, 0, 1]])
+def test_one_part_of_rows_that_are_not_all(sizes: list[int], read: str) -> None:
+    """Of a known number of rows, too, of which each part is there."""
+    parts = "a b" if len(sizes) == 2 else "a none b"
+    inputs = [info("x", [5, 4]), info("c", [5], "i1")]
+    split = node("Split", "r", parts, axis=0, split=sizes)
+    made = model([CHOSEN, split], inputs, [info(read, None)], opset=11)
+    call = {"x": rows(5), "c": flags(1, 0, 1, 1, 0)}
+    compared(made, [call])
+    compiled: Any = rnncc.compile(made)
+    for chosen in (flags(1, 1, 1, 1, 0), flags(0, 1, 1, 0, 0), flags(0, 0, 0, 0, 0)):
+        with pytest.raises(RunError):
+            compiled.run({**call, "c": chosen})
+
+
 def test_elements_of_rows_that_are_not_there() -> None:
     nodes = [CHOSEN, node("GatherElements", "r index", "y", axis=0)]
     inputs = [info("x", ["N", 4]), info("c", ["N"], "i1"), info("index", [1, 4], "i64")]
@@ -161,6 +177,39 @@ def test_chosen_rows_resized(name: str, how: dict[str, str]) -> None:
         {"x": rows(4), "c": flags(0, 1, 1, 0), "m": np.array([3])},
     ]
     compared(made, calls, max_iterations=8)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("size", ["known", "computed"])
+def test_no_rows_resized(size: str, mode: str) -> None:
+    """None stay none; there is nothing of which some could be made."""
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1"), info("m", [1], "i64")]
+    names = "three four" if size == "known" else "m four"
+    nodes = [
+        *(CHOSEN, node("Concat", names, "sizes", axis=0)),
+        node("Resize", "r none none sizes", "y", mode=mode),
+    ]
+    held = {"none": np.zeros(0, "f4"), "three": np.array([3]), "four": np.array([4])}
+    made = model(nodes, inputs, [info("y", None)], held)
+    compiled: Any = rnncc.compile(made, max_iterations=8)
+    call = {"x": rows(3), "c": flags(0, 0, 0), "m": np.array([3])}
+    with pytest.raises(RunError):
+        compiled.run(call)
+    if size == "computed":
+        assert compiled.run({**call, "m": np.array([0])})["y"].shape == (0, 4)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_rows_are_not_resized_by_the_ratio_of_others(policy: str) -> None:
+    """As many as there were are asked for, but the ratio of columns decides how many they are."""
+    inputs = [info("x", [5, 4]), info("c", [5], "i1")]
+    nodes = [
+        *(CHOSEN, node("Shape", "r", "k", end=1), node("Concat", "k two", "sizes", axis=0)),
+        node("Resize", "r _ _ sizes", "y", mode="nearest", keep_aspect_ratio_policy=policy),
+    ]
+    made = model(nodes, inputs, [info("y", None)], {"two": np.array([2])}, opset=18)
+    with pytest.raises(CompileError, match="whose number of rows the run decides"):
+        rnncc.compile(made)
 
 
 TWO_AXES: dict[str, tuple[list[Any], tuple[int, int]]] = {

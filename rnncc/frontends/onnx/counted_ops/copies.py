@@ -16,7 +16,7 @@ from rnncc.frontends.onnx.counted_ops.sums import with_others
 from rnncc.frontends.onnx.formulas.offsets import are_same, parted
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.linear import letters_of
-from rnncc.frontends.onnx.ops.resize import resized_rows
+from rnncc.frontends.onnx.ops.resize import is_stretched, resized_rows
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
@@ -64,13 +64,24 @@ def resized(n: Node, inputs: Operands) -> Value | None:
     others = [place for index, place in enumerate(places) if index != at]
     if len(places) != len(axes) or not all(isinstance(place, Dim) for place in others):
         return None
+    if not is_stretched(n):
+        return None
     number = places[at]
     if isinstance(number, SSAValue) and are_same(number, x.count):
         places[at] = x.dims[x.axis]
         n.inputs[3] = Value.of(np.array(places, object))
         return Partial.counted(n.built_as(name), x.axis, x.count)
-    n.inputs[0] = last_again(n, x, x.count)
-    return resized_rows(n, x.axis, x.count, number)
+    count = _some_or_none(n, x.count, number)
+    n.inputs[0] = last_again(n, x, count)
+    return resized_rows(n, x.axis, count, number)
+
+
+def _some_or_none(n: Node, count: SSAValue, number: Dim | SSAValue) -> SSAValue:
+    """A count of rows that are made so many: where none are made some, the run fails."""
+    b, none = n.b, n.full(0, count)
+    number = n.scope.number(number) if isinstance(number, Dim) else number
+    fits = b.logical("or", b.compare("gt", count, none), b.compare("eq", number, none))
+    return one_that_fits(b, count, fits)
 
 
 def _by_scales(n: Node, x: Partial, scales: Sequence[float], at: int, count: int) -> Partial | None:

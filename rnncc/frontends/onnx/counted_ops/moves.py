@@ -18,6 +18,7 @@ from rnncc.frontends.onnx.counted.counts import (
     repeated,
     same_count,
 )
+from rnncc.frontends.onnx.counted.decided import where_equal
 from rnncc.frontends.onnx.counted.rows import Crossed, Partial, counting, crossed, first_rows
 from rnncc.frontends.onnx.counted_ops.batches import Operands, only
 from rnncc.frontends.onnx.counted_ops.copies import einsum, resized, squeezed, tiled
@@ -304,10 +305,13 @@ def _number(n: Node, place: Place) -> SSAValue:
 
 
 def _of_size(n: Node, part: Partial, size: Place) -> Value:
-    """A part that has so many rows, where that is known and there is room for them."""
-    if not isinstance(size, Dim) or not is_natural(part.dims[part.axis] - size):
+    """A part as a tensor of so many rows, where that is known and there is room for them: one that
+    has others is an error of the run, whether something reads their number or not."""
+    count = part.count
+    if count is None or not isinstance(size, Dim) or not is_natural(part.dims[part.axis] - size):
         return part
-    return Value.computed(n.b.slice(n.scope.ssa(part.whole()), part.axis, 0, size))
+    rows = n.b.slice(n.scope.ssa(part.whole()), part.axis, 0, size)
+    return Value.computed(where_equal(n.b, rows, n.b.reshape(count, (1,)), [size]))
 
 
 def _split(n: Node, inputs: Operands) -> Moved:

@@ -89,7 +89,7 @@ def _resized(
 def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
     """The same with one size or two that the run decides, and that something bounds."""
     places, counts, sizes = n.places(3), dict[int, SSAValue](), list[Dim]()
-    if not _is_stretched(n) or how.antialias or len(places) != len(axes):
+    if not is_stretched(n) or how.antialias or len(places) != len(axes):
         n.known(3)
     for axis, place in zip(axes, places, strict=True):
         if isinstance(place, SSAValue):
@@ -104,7 +104,7 @@ def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
     return counted_along(resized, counts)
 
 
-def _is_stretched(n: Node) -> bool:
+def is_stretched(n: Node) -> bool:
     """Whether sizes are those of the result, of all axes."""
     return n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
 
@@ -114,7 +114,7 @@ def resized_rows(n: Node, axis: int, rows: SSAValue, number: Dim | SSAValue) -> 
     with another number of rows; None where nothing bounds this, or weights see where rows end."""
     how, dims, places = _how(n), n.dims(), n.places(3)
     axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
-    if how.antialias or how.exclude_outside or not _is_stretched(n):
+    if how.antialias or how.exclude_outside:
         return None
     bounded = bounded_number(n, number) if isinstance(number, SSAValue) else (None, number)
     if bounded is None:
