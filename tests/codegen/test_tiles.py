@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import rnncc
 from rnncc.cells import gru, lstm
 from rnncc.codegen.cpu.machine.core import Core
+from rnncc.errors import InternalError
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -160,6 +162,16 @@ def test_stripes_change_no_bit(
     assert [*map(len, striped)] == [4 * 20 * rows for rows in ROWS] * 2
     monkeypatch.setattr(Core, "stripe", lambda *_: 0)
     assert results() == striped
+
+
+def test_sums_stay_within_stripes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tiles of bf16 weights have 2 vectors, and would read beyond a stripe of 5."""
+    w = np.zeros((24, 10 * 20), np.float32)
+    monkeypatch.setattr(Core, "tile", lambda *_: (5, 5))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(InternalError) as caught:
+        rnncc.compile(gated(10, 20, "N", w), target="x86-64-v2", precision="bf16")
+    assert "parts of stripes" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize(

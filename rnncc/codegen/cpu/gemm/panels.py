@@ -203,7 +203,8 @@ class Panels:
                     self.emit.store(value, at, self.lanes)
 
         if width is self.whole and vectors % together == 0:
-            parts = vectors // together
+            parts, stripe = vectors // together, self.terms.stripe // self.lanes
+            assert together % stripe == 0 or stripe % together == 0, "sums over parts of stripes"
 
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 first = b.mul(i, I64(together))
