@@ -210,6 +210,7 @@ class Beyond(nn.Module):
         compared = x > n, x <= n, x == n, torch.isin(x, n), x < held
         divided = x // n, n // x, x % n, torch.fmod(x, n), torch.div(x, n, rounding_mode="trunc")
         bounded = torch.maximum(x, held), torch.clamp(x, min=held), torch.where(x > 3, x, held)
+        bounded += (torch.clamp(x, held, torch.tensor([n])),)  # of int64
         return *compared, *divided, *bounded, x / n, x + n, n - x, x & n
 
 

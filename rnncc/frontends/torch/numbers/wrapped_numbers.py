@@ -33,17 +33,19 @@ _TENSORS_IN = {*_OF_TWO, "clamp", "clamp_min", "clamp_max"}
 def meeting(b: Builder, node: Node, args: Sequence[Any]) -> list[Any]:
     """An operator's arguments, integers without axes as the type holds them that it computes in."""
     name = name_of(node)
-    if name not in _TENSORS_IN or node.meta["val"].is_floating_point():
+    if name not in _TENSORS_IN:
         return list(args)
     fakes = [value_of(x) if isinstance(x, Node) else x for x in node.args]
-    kind = _type_of([x for x in fakes if isinstance(x, torch.Tensor)])
+    kind = node.meta["val"].dtype
+    if kind == torch.bool:
+        kind = _compared_in([x for x in fakes if isinstance(x, torch.Tensor)])
     return [
         _as_held(b, arg, fake, kind, name in _OF_TWO) for arg, fake in zip(args, fakes, strict=True)
     ]
 
 
-def _type_of(tensors: Sequence[torch.Tensor]) -> torch.dtype:
-    """That of integers which tensors meet in."""
+def _compared_in(tensors: Sequence[torch.Tensor]) -> torch.dtype:
+    """The type that one or two tensors are compared in, beside integers."""
     first, *others = tensors
     return torch.result_type(first, others[0]) if others else first.dtype
 
