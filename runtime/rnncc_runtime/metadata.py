@@ -57,7 +57,7 @@ def read_metadata(path: str, text: bytes | None) -> dict[str, Any]:
     symbols = described.get("symbols")
     known = cast("list[object]", symbols) if isinstance(symbols, list) else []
     for key, form in _FORMS.items():
-        if not _fits(described, {key: form}, known):
+        if not _fits_at(described, key, form, known):
             raise LoadError(f"{path}: its metadata lacks {key.removesuffix('?')}, or it is damaged")
     return described
 

@@ -174,6 +174,21 @@ def test_stripes_change_no_bit(
     assert results() == striped
 
 
+def test_sums_stay_within_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of bf16 weights have 2 vectors, and may not read beyond a stripe of 5."""
+    w = np.random.default_rng(0).standard_normal((24, 10 * 20), np.float32)
+    x = np.random.default_rng(1).standard_normal((7, 24), np.float32)
+    monkeypatch.setattr(Core, "tile", lambda *_: (5, 5))
+
+    def result() -> bytes:
+        model = rnncc.compile(gated(10, 20, "N", w), precision="bf16")
+        return model.run({"x": x})["y"].tobytes()
+
+    striped = result()
+    monkeypatch.setattr(Core, "stripe", lambda *_: 0)
+    assert result() == striped
+
+
 @pytest.mark.parametrize(
     ("rows", "units"), [(0, 40), (1, 40), (2, 40), (7, 40), (13, 40), (13, 20), (25, 9)]
 )

@@ -198,6 +198,73 @@ def test_a_frozen_module_and_its_library(tmp_path: Any) -> None:
         assert torch.equal(torch.from_numpy(y), net(x).float())
 
 
+class Beyond(nn.Module):
+    """Numbers that the type of x does not hold, and a tensor of one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: Any) -> Any:
+        n, held = self.number, torch.tensor(self.number)
+        compared = x > n, x <= n, x == n, torch.isin(x, n), x < held
+        divided = x // n, n // x, x % n, torch.fmod(x, n), torch.div(x, n, rounding_mode="trunc")
+        bounded = torch.maximum(x, held), torch.clamp(x, min=held), torch.where(x > 3, x, held)
+        bounded += (torch.clamp(x, held, torch.tensor([n])),)  # of int64
+        return *compared, *divided, *bounded, x / n, x + n, n - x, x & n
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        (torch.int8, 300),
+        (torch.int8, -129),
+        (torch.uint8, -7),
+        (torch.uint8, 2**40 + 3),
+        (torch.int32, 2**40 + 3),
+    ],
+    ids=str,
+)
+def test_numbers_that_a_type_does_not_hold(dtype: Any, number: int) -> None:
+    """PyTorch wraps them where they meet a tensor."""
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.min or 2, 1, 5, 44, 100, limits.max], dtype=dtype)
+    net = Beyond(number)
+    for one, other in zip(rt.compile(net, (x,))(x), net(x), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.full_like(x, 300),
+        lambda x: x.clamp(max=300),
+        lambda x: torch.where(x > 0, x, 300),
+        lambda x: torch.add(x, x, alpha=300),
+    ],
+    ids=["full", "clamp", "where", "alpha"],
+)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+def test_numbers_at_which_pytorch_raises(dtype: Any, call: Any) -> None:
+    x = torch.ones(3, dtype=dtype)
+    with pytest.raises(RuntimeError, match="overflow"):
+        call(x)
+    with pytest.raises(CompileError, match=r"300 is no u?int8 \(x.to\(torch.int64\)\)"):
+        rt.scan(lambda x, h: (call(x), h), x[None], torch.zeros(1))
+
+
+def test_negative_numbers_of_an_unsigned_type() -> None:
+    """-7 is 249 to PyTorch."""
+    x = torch.tensor([1, 250, 255], dtype=torch.uint8)
+
+    def cell(x: Any, h: Any) -> Any:
+        return torch.stack([x.clamp(min=-7), torch.full_like(x, -7), x.masked_fill(x > 3, -7)]), h
+
+    ours, theirs = (run(cell, x[None], torch.zeros(1))[0] for run in (rt.scan, loop))
+    assert torch.equal(ours, theirs)
+
+
 REFUSED = {
     "state 0 is bfloat16 before a step and float32 after it": (
         lambda x, h: (h, h.float() * 2),

@@ -27,6 +27,7 @@ from rnncc.frontends.torch.numbers.size_numbers import (
     is_rounded,
     refuse_floats,
 )
+from rnncc.frontends.torch.numbers.wrapped_numbers import meeting
 from rnncc.frontends.torch.own_operators.function_body import (
     Environment,
     backward_nodes,
@@ -170,6 +171,7 @@ class _Lowering:
             of = " of complex numbers" if translation_of(node.target) is not None else ""
             context.refuse(f"operator{of} is not supported", _hint(node))
         refuse_floats(node)
+        args = meeting(self.b, node, args)
         result = _rounded(self.b, node, context.call(translation, *args, **kwargs))
         if isinstance(result, SSAValue):
             result.name_hint = result.name_hint or node.name

@@ -97,11 +97,24 @@ class NodeContext:
         kind = self.dtype if dtype is None else dtype
         if isinstance(x, str):  # a damaged file's: PyTorch calls no operator so
             self.refuse(f"operand is a text: {x[:40]!r}")
+        if dtype is None and type(x) is int:
+            x = self._held(x)
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
         if isinstance(x, int) and kind == "i64" and int(float(x)) != x:
             return self._large(x)
         return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
+
+    def _held(self, number: int) -> int:
+        """An integer as the result's type holds it, if that is one of integers: as PyTorch has it,
+        a negative number is one of an unsigned type, too."""
+        kind = self._result.dtype
+        if kind.is_floating_point or kind.is_complex or kind == torch.bool:
+            return number
+        most = torch.iinfo(kind).max
+        if not min(torch.iinfo(kind).min, -most) <= number <= most:
+            self.refuse(f"{number} is no {type_name(kind)}", "x.to(torch.int64)")
+        return wrapped(number, kind)
 
     def _large(self, number: int) -> Value:
         """An integer that no float64 holds, as constants do their numbers: of two halves."""
@@ -287,6 +300,12 @@ def line_of(error: BaseException, name: str) -> Location:
 def rank_of(x: Value) -> int:
     """The number of axes."""
     return len(dims_of(x))
+
+
+def wrapped(number: int, kind: torch.dtype) -> int:
+    """The integer of a type that has the lowest bits of a number."""
+    limits = torch.iinfo(kind)
+    return (number - limits.min) % (1 << limits.bits) + limits.min
 
 
 def common_type(*operands: Operand) -> str:
