@@ -132,3 +132,18 @@ def test_questions_of_how_many_are_refused() -> None:
 
     with pytest.raises(CompileError, match=r"how many elements a mask selects .*mask.any\(\)"):
         rt.scan(counting, torch.ones(3, 4, 4), torch.zeros(4, 4))
+
+
+def test_the_variable_of_a_loop_that_ended_is_refused() -> None:
+    """It would be that of the last iteration, not of the one that ended the loop."""
+
+    class Ended(nn.Module):
+        def forward(self, x: Any, flags: Any) -> Any:
+            for number, flag in enumerate(flags):
+                if flag:
+                    break
+                x = x + number
+            return x * number
+
+    with pytest.raises(CompileError, match="the variable of a loop that ends by it is read"):
+        rt.compile(Ended(), (torch.ones(2), torch.tensor([False, True, False])))
