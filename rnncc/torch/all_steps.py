@@ -17,7 +17,7 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
-from rnncc.torch.changed_states import check_apart
+from rnncc.torch.changed_states import check_apart, counted_together
 from rnncc.torch.devices import common_device, single_device
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.objects.kept import StatePlace, tensors_of
@@ -112,7 +112,7 @@ def all_steps(
     ) -> Sequence[torch.Tensor]:
         check_apart(changed, carried.tensors, (*sequences, *consts))
         tensors = [*(sequences[i] for i in taken), *carried.tensors, *consts]
-        copied = [len(taken) + number for number in changed]
+        copied = [len(taken) + i for i in counted_together(changed, carried.tensors)]
         return within_transforms(_applied, loop, tensors, copied)
 
     def attempt(batches: frozenset[int]) -> tuple[Any, ...]:
@@ -137,7 +137,8 @@ def all_steps(
     if is_any(same) and stands_twice(state, []):
         raise CompileError("", TWICE)
     if changed:
-        finals = with_tensors(finals, _left_in(carried.tensors, tensors_of(finals), changed))
+        last = _left_in(carried.tensors, tensors_of(finals), changed, count_of_steps(xs) > 0)
+        finals = with_tensors(finals, last)
     finals = put_into_same(state, finals, same)
     for place, old, new in zip(places, kept, after, strict=True):
         check_same(f"what is kept in {place}", old, new)
@@ -154,11 +155,16 @@ def _applied(
 
 
 def _left_in(
-    first: Sequence[torch.Tensor], last: Sequence[torch.Tensor], changed: Collection[int]
+    first: Sequence[torch.Tensor],
+    last: Sequence[torch.Tensor],
+    changed: Collection[int],
+    has_steps: bool,
 ) -> list[torch.Tensor]:
     """The last states, of which those that steps change in place are the first ones' tensors."""
-    pairs = enumerate(zip(first, last, strict=False))
-    return [old.copy_(new) if number in changed else new for number, (old, new) in pairs]
+    if has_steps:
+        for number in changed:
+            first[number].copy_(last[number])
+    return [first[number] if number in changed else new for number, new in enumerate(last)]
 
 
 def _check_counts(reading: CellCall, read_once: Callable[[CellCall], Any]) -> None:

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of, unwrapped
-from rnncc.frontends.torch.unrolled.view import results_of, value_of
+from rnncc.frontends.torch.unrolled.view import name_of, results_of, value_of
 
 
 def change_copies(
@@ -53,6 +53,9 @@ def change_copies(
             if _whole(after) != _whole(begun):
                 what = "a step changes a state in place, and gives another tensor as the next one"
                 raise CompileError(location(writer), what, "h = h + x, not h += x")
+            if _is_detached(after):
+                what = "a step changes a state in place, and detaches it"
+                raise CompileError(location(writer), what, "h = h.detach() + x, not h += x")
             changed.add(number)
     for number in changed:
         at: Any = states[number]
@@ -78,6 +81,14 @@ def check_apart(
             raise CompileError("", what, "h.clone() as the first state")
 
 
+def counted_together(numbers: Collection[int], states: Sequence[torch.Tensor]) -> list[int]:
+    """The states that count as changed in place, to autograd, where some are: with a view, what
+    is in the same storage counts as changed."""
+    places = [unwrapped(x).untyped_storage().data_ptr() for x in states] if numbers else []
+    changed = {places[number] for number in numbers}
+    return [number for number, place in enumerate(places) if place in changed]
+
+
 def _span(x: torch.Tensor) -> tuple[Any, Any]:
     """Where a tensor's memory begins and ends."""
     plain = unwrapped(x)
@@ -90,6 +101,16 @@ def _span(x: torch.Tensor) -> tuple[Any, Any]:
 
 def _copy_of(place: Node) -> Node | None:
     return next((user for user in place.users if user.target == "clone"), None)
+
+
+def _is_detached(node: Any) -> bool:
+    """Whether a tensor is another one's memory with a history of its own."""
+    memory = _memory(node)
+    while isinstance(node, Node) and node.op != "placeholder":
+        if name_of(node) == "detach":
+            return True
+        node = next((x for x in node.all_input_nodes if _memory(x) == memory), None)
+    return False
 
 
 def _memory(node: Any) -> int | None:

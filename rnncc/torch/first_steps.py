@@ -7,7 +7,7 @@ state: these steps show where, and of what types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from rnncc.frontends.torch.unrolled.functional import unwrapped
 from rnncc.torch.all_steps import Manner, all_steps, check_same, count_of_steps
 from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
-from rnncc.torch.objects.kept import Snapshot, StatePlace, put, tensors_of, together
+from rnncc.torch.objects.kept import Snapshot, StatePlace, put, tensors_of, together, version_of
 from rnncc.torch.objects.trees import leaves, mapped, with_tensors
 from rnncc.torch.tracing import code_of
 
@@ -50,11 +50,13 @@ def first_steps_apart(
         numbers: where numbers are that steps change, though the first ones may not.
     """
     before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
+    given = _copies(state)
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
             last = Snapshot(cell) if ys else before
             row, xs = _parted(xs, how.reverse)
+            given += _copies(row)
             types = _types(state)
             y, state = cell(row, state)
             types_stay = types == _types(state)
@@ -75,7 +77,20 @@ def first_steps_apart(
         raise refusal
     except CompileError:
         before.restore()
+        _put_back(given)
         raise
+
+
+def _copies(tree: Any) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
+    """The tensors of a tree, which a step may change in place; their versions, and copies."""
+    return [(x, version_of(x), x.clone()) for x in tensors_of(tree)]
+
+
+def _put_back(given: Iterable[tuple[torch.Tensor, int, torch.Tensor]]) -> None:
+    """Let tensors be what they were, to autograd too. Those of inference mode have no versions."""
+    for x, version, copy in given:
+        if version_of(x) != version or (x.is_inference() and torch.is_inference_mode_enabled()):
+            x.copy_(copy)
 
 
 def _other_steps(

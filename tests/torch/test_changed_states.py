@@ -73,6 +73,7 @@ def test_states_change_without_gradients_and_steps() -> None:
     assert last is leaf and leaf.is_leaf and leaf.tolist() == [[3.0] * 4] * 2
     none = rt.scan(lambda x, h: (None, h.add_(x)), xs[:0], last.detach())[1]
     assert none.tolist() == [[3.0] * 4] * 2
+    assert rt.scan(lambda x, h: (None, h.add_(x)), xs[:0], leaf)[1] is leaf
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         rt.scan(lambda x, h: (None, h.add_(x)), xs, leaf)
 
@@ -81,6 +82,37 @@ def test_rows_of_one_tensor_are_changed_apart() -> None:
     both = torch.zeros(2, 3, 4)
     rt.scan(lambda x, s: gated(x, s, WEIGHT), torch.ones(5, 3, 4), tuple(both.unbind()))
     assert not both[0].any() and both[1].all()
+
+
+def test_a_state_beside_one_that_changes_is_differentiated() -> None:
+    """Both are of one tensor, whose changes PyTorch counts together."""
+    found = list[Any]()
+    for run in (loop, rt.scan):
+        xs, origin = torch.ones(4, 3, 4, requires_grad=True), torch.ones(2, 3, 4)
+        both = origin.requires_grad_() * 1.0
+        state = both[0], both[1]
+
+        def cell(x: Any, state: Any) -> Any:
+            h, c = state
+            h.add_(x @ WEIGHT)
+            c = c + torch.tanh(h)
+            return c, (h, c)
+
+        ys, last = run(cell, xs, state)
+        found.append(with_gradients([ys, last], [xs, origin]))
+    torch.testing.assert_close(found[1], found[0], **CLOSE)
+
+
+def test_flags_change_in_place() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h ^= x > 0
+        h |= x > 1
+        h &= x < 2
+        return h.clone(), h
+
+    xs, flags = torch.randn(9, 3, 4), [torch.zeros(3, 4, dtype=torch.bool) for _ in range(2)]
+    expected, result = loop(cell, xs, flags[0]), rt.scan(cell, xs, flags[1])
+    torch.testing.assert_close([*result, flags[1]], [*expected, flags[0]])
 
 
 def test_instances_of_vmap_change_theirs() -> None:
@@ -102,6 +134,38 @@ def another(x: Any, h: Any) -> Any:
     h *= 0.9
     h = h + x
     return None, h
+
+
+def detached(x: Any, h: Any) -> Any:
+    h += x
+    return None, h.detach()
+
+
+def detached_before(x: Any, h: Any) -> Any:
+    h = h.detach()
+    h += x
+    return None, h
+
+
+class Last(nn.Module):
+    """Keeps the state that the next step changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Any = None
+
+    def forward(self, x: Any, h: Any) -> Any:
+        y = torch.zeros_like(x) if self.last is None else self.last * 1
+        h += x
+        self.last = h
+        return y, h
+
+
+def changes_rows(x: Any, state: Any) -> Any:
+    h, c = state
+    c = torch.zeros(3, 4) if c is None else c
+    x += 1
+    return h + x, (h.add_(x), c)
 
 
 def swapped(x: Any, state: Any) -> Any:
@@ -136,10 +200,29 @@ def test_what_a_loop_would_give_otherwise_is_refused() -> None:
     _refused(given_too, start, twice)
     _refused(mean, (), twice)
     _refused(another, start, "changes a state in place, and gives another tensor as the next")
+    _refused(detached, start, "changes a state in place, and detaches it")
+    _refused(detached_before, start, "changes a state in place, and detaches it")
     _refused(swapped, (start, start + 1), "and gives another tensor as the next one")
     _refused(lambda x, h: gated(x, h, WEIGHT), (start, start), "state 1 .* shares its memory")
     _refused(lambda x, h: (None, h.add_(x + start[0])), start, "state 0 .* shares its memory")
-    _refused(lambda x, h: (h, h.detach_() + x), start, r"detaches in place .*h = h.detach\(\)")
+    _refused(
+        lambda x, h: (h, h.detach_() + x),
+        start,
+        r"in place what it has not made \(h = h.detach\(\)",
+    )
+
+
+def test_what_is_refused_later_leaves_all_as_it_was() -> None:
+    """PyTorch does the first step of cells that keep tensors: it is taken back."""
+    _refused(Last(), torch.zeros(3, 4), "changes in place is given twice")
+    xs, h = torch.ones(5, 3, 4), torch.zeros(3, 4)
+    with pytest.raises(CompileError, match="changes a row in place"):
+        rt.scan(changes_rows, xs, (h, None))
+    assert xs.unique().tolist() == [1.0] and not h.any()
+    weight, h = torch.ones(4, requires_grad=True), torch.zeros(3, 4)
+    with pytest.raises(CompileError, match="is given twice"):
+        rt.scan(Last(), xs * weight, h)
+    assert not h.any() and not any(torch.autograd.grad(h.sum(), weight)[0])
 
 
 def test_a_single_row_is_no_part_of_what_is_kept() -> None:

@@ -97,12 +97,18 @@ def test_in_modules() -> None:
     torch.testing.assert_close(compiled(x, h), cell(x, h), **CLOSE)
 
 
+def put_at(y: Any, mask: Any, rows: Any) -> Any:
+    return y.index_put(torch.where(mask), rows)
+
+
 REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "another size": lambda x, m: torch.cat([x, x])[torch.where(m)[0]].sum(),
     "computed": lambda x, m: x[torch.where(m)[0] - 1].sum(),
     "some axes put": lambda x, m: x.index_put((torch.where(x > 0)[0],), x.sum()),
     "other rows": lambda x, m: x.index_add(0, torch.where(m)[0], x[x[:, 0] > 0]),
     "given out": lambda x, m: torch.where(m)[0],
+    "put into another size": lambda x, m: put_at(x.new_zeros(4, 3), x > 0, x[x > 0]),
+    "rows of its own": lambda x, m: put_at(x, m, 2 * x),
     "twice": lambda x, m: x[torch.where(m)[0]][torch.where(m)[0]].sum(),
     "transposed": lambda x, m: x[m.nonzero().t()[0]].sum(),
 }
@@ -126,3 +132,18 @@ def test_questions_of_how_many_are_refused() -> None:
 
     with pytest.raises(CompileError, match=r"how many elements a mask selects .*mask.any\(\)"):
         rt.scan(counting, torch.ones(3, 4, 4), torch.zeros(4, 4))
+
+
+def test_the_variable_of_a_loop_that_ended_is_refused() -> None:
+    """It would be that of the last iteration, not of the one that ended the loop."""
+
+    class Ended(nn.Module):
+        def forward(self, x: Any, flags: Any) -> Any:
+            for number, flag in enumerate(flags):
+                if flag:
+                    break
+                x = x + number
+            return x * number
+
+    with pytest.raises(CompileError, match="the variable of a loop that ends by it is read"):
+        rt.compile(Ended(), (torch.ones(2), torch.tensor([False, True, False])))

@@ -104,8 +104,10 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     flags = known.index_select(0, input).unsqueeze(-1) == known
     if weights is None:
         return flags.sum(0)
+    if weights.shape != input.shape:
+        raise ValueError("bincount takes as many weights as numbers")
     kind = torch.float32 if weights.dtype == torch.float32 else torch.float64
-    return (flags.to(kind) * weights.unsqueeze(-1)).sum(0).detach()
+    return torch.where(flags, weights.to(kind).unsqueeze(-1), 0).sum(0).detach()
 
 
 ASKING: dict[Any, Any] = {

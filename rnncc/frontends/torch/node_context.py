@@ -229,7 +229,7 @@ _REASONS = {
     "same metadata": "changes the type or shape of a tensor",
 }
 """What TorchDynamo says of ways of `torch.cond`, and of loops."""
-DETACHES = "a step detaches in place what it has not made"
+DETACHES = "a step detaches or transposes in place what it has not made"
 _SAID = {
     OF_COUNT: COUNTED,
     OF_FLAG: BRANCH,
@@ -274,7 +274,11 @@ def hint_of(reason: str) -> str | None:
     if reason == TAKEN_NUMBER:
         return "keep it a tensor, as torch.exp computes, and torch.rand draws"
     if not reason.startswith(_CALL):
-        return {COUNTED: BY_MASK, NEEDED_INTEGER: BY_STACK, DETACHES: "h = h.detach()"}.get(reason)
+        return {
+            COUNTED: BY_MASK,
+            NEEDED_INTEGER: BY_STACK,
+            DETACHES: "h = h.detach(), h = h.t()",
+        }.get(reason)
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
 
 

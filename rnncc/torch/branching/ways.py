@@ -140,6 +140,10 @@ class Branch:
             raise Unwritable("a loop ends by it")
         block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
         names = left_by(loop, self.owner)
+        ends = isinstance(loop, ast.For) and has(loop.body, ast.Break)
+        if ends and not stored_in([loop.target]).isdisjoint(_read_beside(loop, self.owner)):
+            # The loop goes on through its items, doing nothing: its variable would be the last.
+            raise Unwritable("the variable of a loop that ends by it is read behind the loop")
         asking = settle(loop, block, self.number)
         at = block.index(loop)
         unbound = [like(loop, assigned(name, nothing())) for name in names]
@@ -307,3 +311,13 @@ def _block_of(outer: ast.AST, node: ast.AST) -> list[Any]:
         if node in block:
             return block
     raise Unwritable("it asks within `try` or `match`")
+
+
+def _read_beside(loop: ast.For, owner: ast.AST) -> set[str]:
+    """The names that a function reads outside of a loop in it, and of others with its variables."""
+    names, left = stored_in([loop.target]), set[int]()
+    for node in ast.walk(owner):
+        if isinstance(node, ast.For) and names <= stored_in([node.target]):
+            left |= set(map(id, ast.walk(node)))
+    loaded = (node for node in ast.walk(owner) if id(node) not in left)
+    return {x.id for x in loaded if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}

@@ -369,9 +369,10 @@ def _entries(owner: Any) -> dict[Any, tuple[Any, int]]:
         items: Any = enumerate(owner)
     else:
         items = (owner if isinstance(owner, dict) else _attributes(owner)).items()
-    return {key: (value, _version(value)) for key, value in items}
+    return {key: (value, version_of(value)) for key, value in items}
 
 
-def _version(value: Any) -> int:
+def version_of(value: Any) -> int:
+    """How often a tensor was changed in place; 0 for what is none, or has no count."""
     is_tensor = isinstance(value, torch.Tensor) and not value.is_inference()
     return value._version if is_tensor else 0

@@ -108,6 +108,7 @@ class Selections:
         if not self._columns.keys().isdisjoint(node.all_input_nodes) and mask is None:
             return self._at_columns(b, node, name, env, of_rows, call)
         if name == "index_put" and mask is of_rows and node.args[0] not in self._masks:
+            self._check_put(node, dims_of(env[node.args[0]]), dims_of(self._flags[of_rows]))
             return _put(b, node, env, self._flags[of_rows])
         if name == "sym_size" and node.args[1] == 0:
             self._counts.add(node)
@@ -221,6 +222,14 @@ class Selections:
             _refuse(node)
         env[source] = rows = _where(b, flags, env[source], b.fill(0, (), dtype_of(env[source])))
         return b.add(env[base], rows) if len(dims) == 1 else call(node)
+
+    def _check_put(self, node: Node, dims: Sequence[Dim], own: Sequence[Dim]) -> None:
+        """Refuse to put what has other sizes than a mask, or as many rows of its own as may be."""
+        _check_size(node, dims, own)
+        new: Any = node.args[2]
+        size = new.meta["val"]
+        if new not in self._masks and size.dim() > len(dims) - len(own) and size.shape[0] != 1:
+            _refuse(node)
 
     def _by_row(self, node: Node, name: str, mask: Node, call: Call) -> Any:
         if not self._is_by_row(node, name):

@@ -27,6 +27,9 @@ from rnncc.frontends.torch.unrolled.view import known, name_of, parts_of, type_o
 _FUNCTIONS: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+} | {getattr(operator, f"i{name}"): getattr(operator, f"{name}_") for name in ("and", "or")}
+_FUNCTIONS |= {
+    getattr(operator, f"i{x}"): getattr(operator, x) for x in ("xor", "lshift", "rshift")
 }
 _FILLS = ("copy_", "fill_", "zero_")
 
