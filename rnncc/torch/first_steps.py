@@ -50,13 +50,13 @@ def first_steps_apart(
         numbers: where numbers are that steps change, though the first ones may not.
     """
     before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
-    given = _copies(state)
+    originals = _copies(state)
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
             last = Snapshot(cell) if ys else before
             row, xs = _parted(xs, how.reverse)
-            given += _copies(row)
+            originals += _copies(row)
             types = _types(state)
             y, state = cell(row, state)
             types_stay = types == _types(state)
@@ -77,7 +77,7 @@ def first_steps_apart(
         raise refusal
     except CompileError:
         before.restore()
-        _put_back(given)
+        _put_back(originals)
         raise
 
 
@@ -86,9 +86,9 @@ def _copies(tree: Any) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
     return [(x, version_of(x), x.clone()) for x in tensors_of(tree)]
 
 
-def _put_back(given: Iterable[tuple[torch.Tensor, int, torch.Tensor]]) -> None:
+def _put_back(originals: Iterable[tuple[torch.Tensor, int, torch.Tensor]]) -> None:
     """Let tensors be what they were, to autograd too. Those of inference mode have no versions."""
-    for x, version, copy in given:
+    for x, version, copy in originals:
         if version_of(x) != version or (x.is_inference() and torch.is_inference_mode_enabled()):
             x.copy_(copy)
 

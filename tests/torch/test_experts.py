@@ -139,6 +139,7 @@ def test_the_variable_of_a_loop_that_ended_is_refused() -> None:
 
     class Ended(nn.Module):
         def forward(self, x: Any, flags: Any) -> Any:
+            number = 0
             for number, flag in enumerate(flags):
                 if flag:
                     break
@@ -147,3 +148,21 @@ def test_the_variable_of_a_loop_that_ended_is_refused() -> None:
 
     with pytest.raises(CompileError, match="the variable of a loop that ends by it is read"):
         rt.compile(Ended(), (torch.ones(2), torch.tensor([False, True, False])))
+
+
+def test_the_variable_of_a_loop_that_ended_may_be_bound_again() -> None:
+    class Ended(nn.Module):
+        def forward(self, x: Any, flags: Any) -> Any:
+            for number, flag in enumerate(flags):
+                if flag:
+                    break
+                x = x + number
+            for number in range(3):
+                x = x * (number + 1)
+            return x + sum([2 * number for number in range(4)])
+
+    example = torch.ones(2), torch.tensor([False, True, False])
+    compiled = rt.compile(Ended(), example)
+    for flags in ([False, False, True], [True, False, False], [False, False, False]):
+        x = torch.arange(2.0), torch.tensor(flags)
+        torch.testing.assert_close(compiled(*x), Ended()(*x), rtol=0, atol=0)

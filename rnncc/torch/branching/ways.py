@@ -141,7 +141,7 @@ class Branch:
         block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
         names = left_by(loop, self.owner)
         ends = isinstance(loop, ast.For) and has(loop.body, ast.Break)
-        if ends and not stored_in([loop.target]).isdisjoint(_read_beside(loop, self.owner)):
+        if ends and _read_beside(loop, self.owner):
             # The loop goes on through its items, doing nothing: its variable would be the last.
             raise Unwritable("the variable of a loop that ends by it is read behind the loop")
         asking = settle(loop, block, self.number)
@@ -314,10 +314,12 @@ def _block_of(outer: ast.AST, node: ast.AST) -> list[Any]:
 
 
 def _read_beside(loop: ast.For, owner: ast.AST) -> set[str]:
-    """The names that a function reads outside of a loop in it, and of others with its variables."""
-    names, left = stored_in([loop.target]), set[int]()
+    """The variables of a loop that a function reads, but in loops and comprehensions that bind
+    them."""
+    inside = {name: set[int]() for name in stored_in([loop.target])}
     for node in ast.walk(owner):
-        if isinstance(node, ast.For) and names <= stored_in([node.target]):
-            left |= set(map(id, ast.walk(node)))
-    loaded = (node for node in ast.walk(owner) if id(node) not in left)
-    return {x.id for x in loaded if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+        binding = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
+        for name in stored_in([each.target for each in binding]) & inside.keys():
+            inside[name] |= set(map(id, ast.walk(node)))
+    loaded = (x for x in ast.walk(owner) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load))
+    return {x.id for x in loaded if x.id in inside and id(x) not in inside[x.id]}
