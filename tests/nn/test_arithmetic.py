@@ -34,7 +34,8 @@ def test_quotients_and_remainders(dtype: str) -> None:
     b = Builder.net("net")
     x, y = (b.input(name, ["N"], dtype) for name in "xy")
     net = b.finish({name: getattr(arithmetic, name)(b, x, y) for name in FORMULAS})
-    inputs = dict(zip("xy", np.array(pairs, limits.dtype).T.copy(), strict=True))
+    dividends, divisors = np.array(pairs, limits.dtype).T.copy()
+    inputs = {"x": dividends, "y": divisors}
     got = rnncc.compile(net).run(inputs)
     for name, formula in FORMULAS.items():
         assert got[name].tolist() == [formula(*pair) for pair in pairs]
