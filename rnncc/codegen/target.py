@@ -100,7 +100,7 @@ class Target(Protocol):
         """
         ...
 
-    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+    def stripe(self, slots: int, panel: int) -> int:
         """How many columns of such a panel stand side by side (`packing.pack`); 0 for all."""
         ...
 

@@ -74,6 +74,11 @@ def get_int(attribute: Attribute) -> int:
     return cast(IntAttr, attribute).data
 
 
+def is_held(number: int) -> bool:
+    """Whether a float64, as attributes of ops have numbers, is this integer."""
+    return int(float(number)) == number
+
+
 def get_text(attribute: Attribute) -> str:
     """The text in an attribute."""
     if not isinstance(attribute, StringAttr):

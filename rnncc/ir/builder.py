@@ -21,7 +21,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.errors import CompileError, Location
-from rnncc.ir.attributes import dim_attr, dims_attr, ints_attr
+from rnncc.ir.attributes import dim_attr, dims_attr, ints_attr, is_held
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
@@ -114,12 +114,12 @@ class Builder(PlainOps):
         """A small literal array; its own dtype unless one is given."""
         array = np.asarray(array)
         dtype = dtype or OF_NUMPY[array.dtype]
-        if dtype == "i64" and not all(map(_is_held, array.flat)):
+        if dtype == "i64" and not all(map(is_held, array.flat)):
             return self._halves(self.constant(array >> _HALF), self.constant(array & _LOW))
         return self._insert(Constant.of(array, dtype))
 
     def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
-        if dtype == "i64" and isinstance(value, int) and not _is_held(value):
+        if dtype == "i64" and isinstance(value, int) and not is_held(value):
             high, low = (self.fill(half, dims, dtype) for half in (value >> _HALF, value & _LOW))
             return self._halves(high, low)
         return self._insert(Fill(self._type(dims, dtype), value=FloatAttr(float(value), f64)))
@@ -356,8 +356,3 @@ class Builder(PlainOps):
     def _locate(self, op: Operation) -> None:
         if str(self.loc):
             op.location = NameLoc(StringAttr(str(self.loc)), NoneAttr())
-
-
-def _is_held(number: int) -> bool:
-    """Whether a float64 is this integer."""
-    return int(float(number)) == number

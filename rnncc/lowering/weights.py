@@ -131,8 +131,8 @@ class WeightTable:
         dtype = self._stored(place.buffer, depth) if is_held else buffer_dtype(place.buffer)
         target = lowering.target.of(dtype_of(op.b))
         slots, panel = len(starts), target.panel(len(starts), units, dtype, depth)
-        geometry = PackedGeometry(depth, slots, panel, target.stripe(slots, panel, dtype, depth))
-        key = (place.buffer, tuple(sources), units, depth, panel)
+        geometry = PackedGeometry(depth, slots, panel, target.stripe(slots, panel))
+        key = (place.buffer, tuple(sources), units, geometry)
         if key not in self._packed:
             # Known weights are packed while compiling and lie in the library as tiles read them;
             # what the caller hands over is packed by the call.

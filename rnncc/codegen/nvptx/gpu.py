@@ -76,7 +76,7 @@ class PtxGpu:
         """A warp's lanes read weights side by side."""
         return min(32, units)
 
-    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+    def stripe(self, slots: int, panel: int) -> int:
         return 0
 
     def weights_dtype(self, precision: str) -> str:

@@ -52,7 +52,7 @@ class ReferenceTarget:
         """Each unit's weights stand together: a sum reads them one after another."""
         return 1
 
-    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+    def stripe(self, slots: int, panel: int) -> int:
         return 0
 
     def weights_dtype(self, precision: str) -> str:

@@ -146,8 +146,11 @@ class Scope:
         name = self.model.literal(value.name, array, value.fixed)
         return self.b.param(name, array.shape, value.dtype)
 
-    def number(self, formula: Dim) -> SSAValue:
-        """A size, or a polynomial of sizes and numbers of iterations, as int64."""
+    def number(self, formula: Dim | SSAValue) -> SSAValue:
+        """A size, or a polynomial of sizes and numbers of iterations, as int64; one that is
+        computed already as it is."""
+        if isinstance(formula, SSAValue):
+            return formula
         same = Dim((m, factor) for m, factor in formula.terms if not any(map(is_step, m)))
         parts = [self.b.size(same, "i64")] if same != 0 or same == formula else []
         for monomial, factor in (formula - same).terms:

@@ -101,9 +101,9 @@ class NodeContext:
             x = self._held(x)
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
-        if isinstance(x, int) and kind == "i64" and int(float(x)) != x:
-            return self._large(x)
-        return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
+        if isinstance(x, SSAValue):
+            return self.b.cast(x, kind)
+        return self.b.fill(x if isinstance(x, int) else float(x), (), kind)
 
     def _held(self, number: int) -> int:
         """An integer as the result's type holds it, if that is one of integers: as PyTorch has it,
@@ -115,11 +115,6 @@ class NodeContext:
         if not min(torch.iinfo(kind).min, -most) <= number <= most:
             self.refuse(f"{number} is no {type_name(kind)}", "x.to(torch.int64)")
         return wrapped(number, kind)
-
-    def _large(self, number: int) -> Value:
-        """An integer that no float64 holds, as constants do their numbers: of two halves."""
-        high, count, low = (self.value(part, "i64") for part in (number >> 32, 32, number % 2**32))
-        return self.b.bits("or", self.b.bits("left", high, count), low)
 
     def scaled(self, x: Operand, factor: Number) -> Value:
         """An operand of the result's element type, times a number."""

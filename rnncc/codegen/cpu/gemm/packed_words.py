@@ -65,14 +65,9 @@ class PackedWords:
         b, stripes = self.emit.b, self.stripes(width)
         if stripes > 1:
             # That many stripes before it, each of all words.
-            before = self._quotient(first, width.stripe)
+            before = self.emit.quotient(first, width.stripe)
             first = b.add(first, b.mul(b.mul(before, width.stripe), b.sub(self.count, I64(1))))
         return self.emit.at(word, b.mul(first, I64(self.group)))
-
-    def _quotient(self, first: Value, stripe: Value) -> Value:
-        if isinstance(first, ir.Constant):
-            return I64(first.constant // stripe.constant)
-        return self.emit.quotient(first, stripe)
 
     def stripes(self, width: Width) -> int:
         """Of a panel."""

@@ -179,7 +179,7 @@ class Core:
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
-    def stripe(self, slots: int, panel: int, dtype: str, depth: int) -> int:
+    def stripe(self, slots: int, panel: int) -> int:
         """Those of the vectors that all passes over a panel take some of, where it has more than a
         tile: their loops over k then read memory in order (LSTM 256 with 16 registers, B = 16: 10.0
         to 9.5 ms)."""

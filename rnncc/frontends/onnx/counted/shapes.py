@@ -62,8 +62,7 @@ def chosen(n: Node) -> SSAValue | None:
     if x is None or y is None or not len(condition) == len(x) == len(y):
         return None
     elements = [a if c else b for c, a, b in zip(condition, x, y, strict=True)]
-    numbers = [n.scope.number(e) if isinstance(e, Dim) else e for e in elements]
-    return n.b.concat([n.b.reshape(number, (1,)) for number in numbers], 0)
+    return n.b.concat([n.b.reshape(n.scope.number(e), (1,)) for e in elements], 0)
 
 
 def narrowed(n: Node, dtype: str) -> SSAValue | None:

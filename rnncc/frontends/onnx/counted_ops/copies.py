@@ -16,7 +16,7 @@ from rnncc.frontends.onnx.counted_ops.sums import with_others
 from rnncc.frontends.onnx.formulas.offsets import are_same, parted
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.linear import letters_of
-from rnncc.frontends.onnx.ops.resize import is_stretched, resized_rows
+from rnncc.frontends.onnx.ops.resize import is_stretched, resized_axes, resized_rows
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
@@ -52,7 +52,7 @@ def resized(n: Node, inputs: Operands) -> Value | None:
     if name == "Upsample" or n.opset < 11:
         scales = n.reals("scales") if n.opset < OLD_SCALES else n.numbers(1).tolist()
         return _by_scales(n, x, scales, x.axis, x.rank)
-    axes = n.axes(n.integers("axes"), x.rank) if n.given("axes") else [*range(x.rank)]
+    axes = resized_axes(n, x.rank)
     if x.axis not in axes:
         y = n.built_as(name)
         rows = Partial.counted(y.whole(), x.axis, x.count)
@@ -79,8 +79,8 @@ def resized(n: Node, inputs: Operands) -> Value | None:
 def _some_or_none(n: Node, count: SSAValue, number: Dim | SSAValue) -> SSAValue:
     """A count of rows that are made so many: where none are made some, the run fails."""
     b, none = n.b, n.full(0, count)
-    number = n.scope.number(number) if isinstance(number, Dim) else number
-    fits = b.logical("or", b.compare("gt", count, none), b.compare("eq", number, none))
+    makes_none = b.compare("eq", n.scope.number(number), none)
+    fits = b.logical("or", b.compare("gt", count, none), makes_none)
     return one_that_fits(b, count, fits)
 
 

@@ -291,17 +291,13 @@ def _parts(n: Node, inputs: Operands) -> list[Value] | None:
     if len(sizes) < len(n.op.output):
         raise n.error(f"has {len(n.op.output)} outputs for {len(sizes)} parts")
     b, ends = n.b, [*accumulate(sizes, partial(sum_of, n))]
-    fits = b.compare("eq", _number(n, ends[-1]), x.count)
+    fits = b.compare("eq", n.scope.number(ends[-1]), x.count)
     for size in sizes:
-        natural = b.compare("ge", _number(n, size), n.full(0, x.count))
+        natural = b.compare("ge", n.scope.number(size), n.full(0, x.count))
         fits = b.logical("and", fits, natural)
     rows = Partial.counted(x.whole(), x.axis, one_that_fits(b, x.count, fits))
     parts = [part_of_rows(n, rows, first, end) for first, end in pairwise([Dim.of(0), *ends])]
     return [_of_size(n, part, size) for part, size in zip(parts, sizes, strict=True)]
-
-
-def _number(n: Node, place: Place) -> SSAValue:
-    return n.scope.number(place) if isinstance(place, Dim) else place
 
 
 def _of_size(n: Node, part: Partial, size: Place) -> Value:

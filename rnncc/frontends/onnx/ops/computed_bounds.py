@@ -251,7 +251,7 @@ def _row(n: Node, place: Place, count: SSAValue) -> SSAValue:
     """The same of a computed bound, of so many rows."""
     if isinstance(place, Dim) and place.is_static and int(place) >= HUGE:
         return count
-    b, at = n.b, from_front(n.b, _number(n, place), count)
+    b, at = n.b, from_front(n.b, n.scope.number(place), count)
     return b.maximum(b.minimum(at, count), n.full(0, at))
 
 
@@ -300,14 +300,14 @@ def span_of(n: Node, start: Place, end: Place) -> Dim | None:
     """How many elements lie between computed bounds, if that is known; None of formulas."""
     if isinstance(start, Dim) and isinstance(end, Dim):
         return None
-    span = distance(_number(n, start), _number(n, end))
+    span = distance(n.scope.number(start), n.scope.number(end))
     return None if span is None or varies(span) or not is_natural(span) else span
 
 
 def rows_from(n: Node, size: Dim, start: Place, span: Dim) -> SSAValue:
     """The numbers of so many elements from a computed one on: one that is not there is an error of
     the run."""
-    b, first = n.b, _number(n, start)
+    b, first = n.b, n.scope.number(start)
     first = b.select(b.compare("lt", first, n.full(0, first)), b.size(size), first)
     return b.add(b.iota((span,), 0, "i64"), first)
 
@@ -320,14 +320,10 @@ def only_row(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValu
     if isinstance(start, Dim) and is_natural(start):
         index = n.scope.number(start)
     else:
-        index = from_front(b, _number(n, start), size)
+        index = from_front(b, n.scope.number(start), size)
     if isinstance(end, Dim) and end.is_static and int(end) > NEAR:
         bounds[end - size] = None
     elif not (isinstance(end, Dim) and isinstance(start, Dim) and is_natural(end - start - 1)):
-        inside = b.compare("gt", from_front(b, _number(n, end), size), index)
+        inside = b.compare("gt", from_front(b, n.scope.number(end), size), index)
         index = b.select(inside, index, b.size(size))
     return b.reshape(index, (1,))
-
-
-def _number(n: Node, place: Place) -> SSAValue:
-    return n.scope.number(place) if isinstance(place, Dim) else place

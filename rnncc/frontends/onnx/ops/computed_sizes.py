@@ -127,7 +127,7 @@ def sum_of(n: Node, one: Place, other: Place) -> Place:
     """The sum of two places, a formula where both are."""
     if isinstance(one, Dim) and isinstance(other, Dim):
         return one + other
-    numbers = (n.scope.number(each) if isinstance(each, Dim) else each for each in (one, other))
+    numbers = map(n.scope.number, (one, other))
     return reduce(n.b.add, numbers)
 
 
@@ -143,7 +143,7 @@ def put_around(
     """
     b, count, x = n.b, rows.count, rows.made
     assert count is not None and x is not None
-    around = [n.scope.number(p) if isinstance(p, Dim) else p for p in (before, behind)]
+    around = [n.scope.number(place) for place in (before, behind)]
     total = reduce(b.add, around, count)
     most = _most_allowed(n, total)
     if most is None:

@@ -54,7 +54,7 @@ def _resize(n: Node) -> SSAValue | Value:
         return _upsample(n)
     how = _how(n)
     dims = n.dims()
-    axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    axes = resized_axes(n, len(dims))
     if not (n.has(3) and is_computed(n, 3)):
         return _resized(n, how, axes)
     if (decided := decided_sizes(n, 3)) is not None:
@@ -104,6 +104,11 @@ def _to_computed(n: Node, how: Resizing, axes: list[int]) -> Value:
     return counted_along(resized, counts)
 
 
+def resized_axes(n: Node, rank: int) -> list[int]:
+    """The axes that sizes and scales are of."""
+    return n.axes(n.integers("axes"), rank) if n.given("axes") else [*range(rank)]
+
+
 def is_stretched(n: Node) -> bool:
     """Whether sizes are those of the result, of all axes."""
     return n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
@@ -113,7 +118,7 @@ def resized_rows(n: Node, axis: int, rows: SSAValue, number: Dim | SSAValue) -> 
     """X, of which so many rows along an axis count, behind which the last of them stands again,
     with another number of rows; None where nothing bounds this, or weights see where rows end."""
     how, dims, places = _how(n), n.dims(), n.places(3)
-    axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    axes = resized_axes(n, len(dims))
     if how.antialias or how.exclude_outside:
         return None
     bounded = bounded_number(n, number) if isinstance(number, SSAValue) else (None, number)

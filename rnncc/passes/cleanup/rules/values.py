@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.attributes import get_dim
+from rnncc.ir.attributes import get_dim, is_held
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import casts, functions
@@ -44,7 +44,7 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
             for n, v in zip(numbers, op.operands, strict=True)
         ]
         result = op.evaluate(context, *arrays)
-    if dtype_of(op.y) == "i64" and int(float(result)) != int(result):
+    if dtype_of(op.y) == "i64" and not is_held(int(result)):
         return None  # a fill holds a float64
     return Builder.before(op).fill(float(result), dims_of(op.y), dtype_of(op.y))
 
@@ -162,7 +162,7 @@ def cast(op: casts.Cast) -> SSAValue | None:
 def size(op: Size) -> SSAValue | None:
     """A size without symbols → fill, which holds a float64"""
     dim = get_dim(op.dim)
-    if not dim.is_static or int(float(int(dim))) != int(dim):
+    if not dim.is_static or not is_held(int(dim)):
         return None
     return Builder.before(op).fill(int(dim), (), dtype_of(op.y))
 
