@@ -134,15 +134,26 @@ class Panels:
         # the rows' addresses all at once: 12 do not fit registers (of 3 planes: 43 to 57 us).
         rows, vectors = self.terms.tile
         narrow = 2 * self.slots * width.vectors <= vectors
-        known = isinstance(count, ir.Constant) and self.sums.run > UNROLLED
-        return 2 * rows if narrow and known else rows
+        if narrow and isinstance(count, ir.Constant) and self.sums.run > UNROLLED:
+            return 2 * rows
+        tall = self.emit.target.tall
+        is_near = self.terms.panel_bytes <= self.emit.target.l1 // 2
+        if is_near or self.sums.are_written_out or not self._passes(tall):
+            return rows
+        return max(rows, tall)
 
     def _together(self, height: int) -> int:
         """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,
         as fewer sums than a unit has in flight would wait for each other."""
+        return max(self._passes(height), default=self.terms.tile[1])
+
+    def _passes(self, height: int) -> list[int]:
+        """How many vectors at a time tiles of so many rows may take, half of a usual tile's where
+        they are higher."""
         rows, vectors = self.terms.tile
-        fitting = filter(self._are_passes, range(vectors, self.terms.vectors + 1))
-        return max([n for n in fitting if n * height <= rows * vectors], default=vectors)
+        least = vectors if height <= rows else -(-vectors // 2)
+        fitting = filter(self._are_passes, range(least, self.terms.vectors + 1))
+        return [n for n in fitting if n * height <= rows * vectors]
 
     def _are_passes(self, vectors: int) -> bool:
         """Whether passes of so many vectors make up a panel, and each begins where a stripe does or
@@ -182,7 +193,7 @@ class Panels:
         numbers = [self.emit.b.add(tile.row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
         fetch = self._fetching(tile, ZERO, 1, width)
-        (run,) = self.sums.runs(width, self.slots)
+        (run,) = self.sums.runs(width, self.slots, self.terms.tile[1])
         sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
             of_slots = run.apart(self.emit.b, of_row)
@@ -214,7 +225,8 @@ class Panels:
 
             self.emit.loop(I64(parts), iteration)
             return
-        first, runs = 0, self.sums.runs(width, self.slots)
+        most = min(self.terms.tile[1], together)
+        first, runs = 0, self.sums.runs(width, self.slots, most)
         for number, run in enumerate(runs):
             part(run, I64(number), len(runs), I64(first), ZERO)
             first += run.vectors

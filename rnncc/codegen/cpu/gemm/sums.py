@@ -57,6 +57,11 @@ class Sums:
         """Words that lie side by side, along k's last axis; 0 where they are not known."""
         return self.terms.words // prod(size for size, _ in self.terms.outer)
 
+    @property
+    def are_written_out(self) -> bool:
+        """Whether runs are so short that there is no loop over their words."""
+        return bool(self.terms.outer) and self.run <= UNROLLED
+
     def unit(self, width: Width, place: int) -> Value:
         """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
         b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
@@ -66,9 +71,8 @@ class Sums:
         """The first units of all vectors of one slot each."""
         return [self.unit(width, place) for place in range(slots * width.vectors)]
 
-    def runs(self, width: Width, slots: int) -> list[SumsRun]:
-        """All sums of a row, by as many vectors at a time as a tile holds."""
-        most = self.terms.tile[1]
+    def runs(self, width: Width, slots: int, most: int) -> list[SumsRun]:
+        """All sums of a row, by so many vectors at a time at most."""
         if isinstance(width.units, ir.Constant):
             narrow = narrow_runs(slots, cast(int, width.units.constant), self.lanes, most)
             if narrow:
@@ -135,7 +139,7 @@ class Sums:
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 return add(rows, b.add(first, i), i, carried)
 
-            if outer and run <= UNROLLED:
+            if self.are_written_out:
                 for i in range(run):
                     carried = iteration(I64(i), carried)
                 return carried

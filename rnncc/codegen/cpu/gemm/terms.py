@@ -82,6 +82,11 @@ class Terms(PackedWords):
         return self.a.outer
 
     @property
+    def panel_bytes(self) -> int:
+        """Of a whole panel's weights; 0 where its depth is not known."""
+        return self.words * self.vectors * self.lanes * self.group * self.item
+
+    @property
     def tile(self) -> tuple[int, int]:
         """Rows and vectors of a register tile."""
         return self.emit.target.tile(self.vectors)
