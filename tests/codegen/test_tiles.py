@@ -11,6 +11,7 @@ import pytest
 
 import rnncc
 from rnncc.cells import gru, lstm
+from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.cpu.machine.core import Core
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
@@ -66,7 +67,12 @@ def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "units", "caches"),
-    [("znver4", 96, {"t1"}), ("sapphirerapids", 96, {"t0"}), ("sapphirerapids", 256, {"t0", "t1"})],
+    [
+        ("znver4", 96, {"t1"}),
+        ("znver5", 96, {"t0"}),
+        ("sapphirerapids", 96, {"t0"}),
+        ("sapphirerapids", 256, {"t0", "t1"}),
+    ],
 )
 def test_weights_are_fetched_into_the_cache_that_gains(
     cpu: str, units: int, caches: set[str]
@@ -187,6 +193,39 @@ def test_sums_stay_within_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
     striped = result()
     monkeypatch.setattr(Core, "stripe", lambda *_: 0)
     assert result() == striped
+
+
+@pytest.mark.parametrize("gates", [1, 3, 4, 5, 6])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_tall_tiles_change_no_bit(
+    gates: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole panels and a narrower last one, of which high tiles take some vectors at a time."""
+    w = np.random.default_rng(0).standard_normal((24, gates * 84), np.float32)
+    x = np.random.default_rng(1).standard_normal((23, 24), np.float32)
+
+    def results(tall: int) -> list[bytes]:
+        monkeypatch.setattr(Core, "tall", tall)
+        model = rnncc.compile(gated(gates, 84, "N", w), precision=precision)
+        return [model.run({"x": x[:rows]})["y"].tobytes() for rows in (*range(2, 10), 16, 23)]
+
+    monkeypatch.setattr(Terms, "panel_bytes", 1 << 30)
+    assert results(8) == results(0)
+
+
+@pytest.mark.parametrize(("units", "most"), [(256, 8), (64, 6)])
+def test_tall_tiles_of_panels_that_leave_the_cache(units: int, most: int) -> None:
+    """The product for all steps at once has whole tiles: 8 rows, half of a panel at a time."""
+    net = lstm(units, units)
+    text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": "znver5"}), "asm")
+    assert isinstance(text, str)
+    rows = {
+        sum("vbroadcastss" in line or "{1to16}" in line for line in body)
+        for body in loops(text)
+        if sum(bool(ADD.match(line)) for line in body) >= 14
+        and not any(EPILOGUE.match(line) for line in body)
+    }
+    assert max(rows) == most
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,16 @@ class Sums:
     def fetching(self, turn: Turn, width: Width) -> Fetch:
         """What a loop over k fetches: some of the next panel's weights, or where it pays those of
         its own that are read soon, and of the next panel's those that are not near the core."""
-        emit, terms, ahead = self.emit, self.terms, self.emit.target.ahead
-        if not ahead:
+        emit, terms, target = self.emit, self.terms, self.emit.target
+        if not target.ahead:
             lines = self._lines_of_next(turn, width)
             return lambda panel, word, part, offsets, rows: [
                 emit.fetch(terms.word(panel, word, width), line, 2) for line in lines
             ]
         place = self._share_of_next(turn, width) if self.farther else None
+        # Whole words: a loop that takes half of a panel's vectors fetches its own.
+        of_word = terms.stripe * terms.group * terms.item
+        ahead = max(1, target.ahead // of_word) * of_word
 
         def fetch(
             panel: Pointer, word: Value, part: Pointer, offsets: Sequence[Value], rows: int
