@@ -103,7 +103,7 @@ _ROWS = {
     "znver4": Family(1, 4, 32 * KIB, 1 * MIB),
     # Its second-level cache gives 55 to 57 bytes a cycle, but to one stream: of two panels side by
     # side, as 64 would have it, a GRU's step is 1.2 to 1.3 times as long.
-    "znver5": Family(2, 4, 48 * KIB, 1 * MIB, ahead=KIB),
+    "znver5": Family(2, 4, 48 * KIB, 1 * MIB, ahead=KIB, far=768 * KIB),
     # Arm, vectors of 128 bits
     "cortex-a72 cortex-a73 cortex-a75": Family(1, 7, 32 * KIB, 256 * KIB),
     "cortex-a76 cortex-a76ae cortex-a77": Family(2, 4, 64 * KIB, 256 * KIB),
