@@ -13,6 +13,7 @@ import rnncc
 from rnncc.cells import gru, lstm
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.cpu.machine.core import Core
+from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -97,7 +98,12 @@ def test_a_line_is_fetched_once(cell: str, lines: int) -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "precision", "sums"),
-    [("znver4", "fp32", 3), ("sapphirerapids", "fp32", 6), ("x86-64-v4", "bf16", 12)],
+    [
+        ("znver4", "fp32", 3),
+        ("znver5", "fp32", 6),
+        ("sapphirerapids", "fp32", 6),
+        ("x86-64-v4", "bf16", 12),
+    ],
 )
 def test_sums_of_one_row_do_not_wait(cpu: str, precision: str, sums: int) -> None:
     """More panels at a time where the second-level cache gives more than three sums take."""
@@ -193,6 +199,25 @@ def test_sums_stay_within_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
     striped = result()
     monkeypatch.setattr(Core, "stripe", lambda *_: 0)
     assert result() == striped
+
+
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "units", "vectors"),
+    [
+        ("znver5", "f32", 256, 6),
+        ("znver5", "f32", 40, 3),  # stay in the first-level cache
+        ("znver5", "f32", 272, 3),  # the second half of a panel would be far behind the first
+        ("znver5", "bf16", 256, 3),
+        ("znver5", "u8", 512, 6),
+        ("sapphirerapids", "f32", 256, 3),
+    ],
+)
+def test_one_row_reads_one_stream(cpu: str, dtype: str, units: int, vectors: int) -> None:
+    """Where two panels side by side come slower, those of three gates are twice as wide."""
+    core = resolve_target("x86-64-v4", cpu)
+    panel = core.panel(3, units, dtype, units)
+    assert 3 * panel == vectors * core.lanes
+    assert core.stripe(3, panel) in (0, 3 * panel)
 
 
 @pytest.mark.parametrize("gates", [1, 3, 4, 5, 6])

@@ -112,6 +112,7 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
         cache=family.near,
         l1=family.l1,
         l2_read=family.l2_read,
+        l2_streams=family.l2_streams,
         ahead=family.ahead,
         far=family.far,
         far_rows=family.far_rows,
