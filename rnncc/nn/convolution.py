@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, View
-from rnncc.ir.ops.gradients import WithGradient
-from rnncc.ir.ops.linear import Reduce
-from rnncc.ir.ops.shape import Concat, Slice
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.windows import Window, windowed
@@ -27,8 +23,6 @@ FEW = 4
 a window has a run of taps for each."""
 MANY = 8
 """Groups that fill a vector, or half of one."""
-ROW = 12
-"""Results side by side that fill a vector, or most of one."""
 MAX_GROUPS = 512
 """Of which each may be a product of its own: compile time grows with them, 20 ms for each."""
 
@@ -107,20 +101,14 @@ def _depthwise(
     groups: int,
     pad: float | SSAValue,
 ) -> SSAValue:
-    """Groups of one channel: sums over taps, lanes along the channels, or along rows of the results
-    where those fill vectors and the channels do not stand side by side anyway.
+    """Groups of one channel: sums over taps, lanes along the channels.
 
     Returns:
         [N, windows of each axis..., M].
     """
-    counts = [w.count(size) for w, size in zip(windows, dims_of(x)[2:], strict=True)]
-    single = int(dims_of(weights)[0]) == groups
-    # Of open sizes what neighbouring results share is not known ahead (stride 2: 17 to 27 us).
-    in_rows = single and all(n.is_static for n in counts) and int(counts[-1]) >= ROW
-    sums = _row_sums if in_rows and not _are_side_by_side(x) else _tap_sums
-    y = sums(b, x, weights, windows, groups, pad)
-    smooth = single and pad == 0.0 and dtype_of(x) in FLOATS
-    around = _turned_windows(windows) if smooth else None
+    y = _tap_sums(b, x, weights, windows, groups, pad)
+    single = int(dims_of(weights)[0]) == groups and pad == 0.0 and dtype_of(x) in FLOATS
+    around = _turned_windows(windows) if single else None
     return y if around is None else _with_sums_as_gradients(b, y, x, weights, windows, around)
 
 
@@ -140,45 +128,6 @@ def _tap_sums(
     x = b.reshape(x, (*dims_of(x), 1)) if several else x
     sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
     return b.reshape(sums, (*dims_of(sums)[: rank + 1], units))
-
-
-def _row_sums(
-    b: Builder,
-    x: SSAValue,
-    weights: SSAValue,
-    windows: Sequence[Window],
-    groups: int,
-    pad: float | SSAValue,
-) -> SSAValue:
-    """As `_tap_sums`, of channels that stand one behind the other."""
-    rank, taps = len(windows), dims_of(weights)[2:]
-    x = windowed(b, x, windows, 2, pad)
-    places = [2 + 2 * i for i in range(rank)]
-    x = b.transpose(x, [0, 1, *places, *(place + 1 for place in places)])
-    kernel = b.reshape(weights, (groups, *[1] * rank, *taps))
-    return channels_last(b, b.reduce("sum", b.mul(x, kernel), range(rank + 2, 2 * rank + 2)))
-
-
-def _are_side_by_side(x: SSAValue) -> bool:
-    """Whether the channels of x [N, C, ...] are the last axis of something that it is made from by
-    views, pools and what is computed element by element: of a convolution's result, as a rule."""
-    seen, values = set[Operation](), [(x, 1)]
-    while values:
-        value, axis = values.pop()
-        op = value.owner
-        if isinstance(op, Slice | Concat):
-            axes = (axis,) * len(op.operands)
-        elif isinstance(op, Elementwise | View | Reduce | WithGradient):
-            axes = op.operand_axes(axis)
-        else:
-            axes = None
-        if axes is None:
-            if axis == len(dims_of(value)) - 1:
-                return True
-        elif isinstance(op, Operation) and op not in seen:
-            seen.add(op)
-            values += [(x, at) for x, at in zip(op.operands, axes, strict=True) if at is not None]
-    return False
 
 
 def _turned_windows(windows: Sequence[Window]) -> list[Window] | None:

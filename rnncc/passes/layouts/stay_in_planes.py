@@ -20,7 +20,7 @@ from rnncc.records import record
 
 LANES = 16
 """Of a full vector."""
-COPIES, ROW = 4, 3
+COPIES, ROW = 6, 3
 """Terms of a vector that take as long as turning one of x and one of results; as what a row takes
 besides."""
 BEYOND, FAR, LARGE, PAGE = 2, 4, 1 << 17, 1 << 10
@@ -101,21 +101,22 @@ def _keeps(op: RnnOp, perm: Perm, laid: Container[SSAValue]) -> bool:
 
 def _are_wide(op: Reduce, perm: Perm, stride: int) -> bool:
     """Whether sums along rows of planes take less time than along channels and turning round."""
-    dims, behind = dims_of(op.y), perm_behind(op, perm)
-    taps, around = [dims_of(op.x)[axis] for axis in get_ints(op.axes)], [*dims, *dims_of(op.x)]
-    # a batch, rows of planes and channels; windows along two axes or more
-    if len(dims) < 3 or len(taps) < 2 or not all(size.is_static for size in around):
+    (batch, *dims), behind = dims_of(op.y), perm_behind(op, perm)
+    taps, around = [dims_of(op.x)[axis] for axis in get_ints(op.axes)], [*dims, *dims_of(op.x)[1:]]
+    # a batch, rows of planes and channels
+    if len(dims) < 2 or not taps or not all(size.is_static for size in around):
         return False
-    row, channels = int(dims[behind.index(len(dims) - 1)]), int(dims[-1])
+    row, channels = int(dims[behind.index(len(dims)) - 1]), int(dims[-1])
     results, count = math.prod(map(int, dims)), math.prod(map(int, taps))
     if results == 0:
         return False
-    plane = results // (int(dims[0]) * channels) * stride**2
-    far = FAR if plane % PAGE == 0 else BEYOND if results * stride**2 >= LARGE else 1
+    plane = results // channels * stride ** len(taps)
+    results *= int(batch) if batch.is_static else 1
+    far = FAR if plane % PAGE == 0 else BEYOND if results * stride ** len(taps) >= LARGE else 1
     if count > (MOST_TAPS if far == FAR else FEW_TAPS):
         return False
     # Sums along the planes' rows against sums along channels plus turning: COPIES counts one
     # element of x and one of the results, and of x there are stride² as many.
     terms = -(-row // LANES) * count * (STRIDED if stride > 1 else 1)
     other = row * -(-channels // LANES) / channels * count
-    return terms + ROW < other + row / LANES * COPIES * far * (1 + stride**2) / 2
+    return terms + ROW < other + row / LANES * COPIES * far * (1 + stride ** len(taps)) / 2
