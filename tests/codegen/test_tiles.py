@@ -17,6 +17,8 @@ from rnncc.codegen.cpu.resolve import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.nn.convolution import convolution
+from rnncc.nn.windows import Window
 from rnncc.options import Options
 from tests.compiling import text_of
 
@@ -63,6 +65,21 @@ def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
         and not any(EPILOGUE.match(line) for line in body)
     ]
     assert len(products) >= 4
+    assert not [line for body in products for line in body if SPILL.search(line)]
+
+
+def test_sums_stay_in_registers_beside_longer_nests() -> None:
+    """Of a product between two transposes, whose four constants LLVM would keep for both."""
+    b, ones = Builder.net("made"), np.ones((64, 64, 1, 1), np.float32)
+    x, w = b.input("x", (1, 64, 32, 50)), b.param("w", (64, 1, 3, 3))
+    around = [Window(3, pads=(1, 1))] * 2
+    y = b.relu(convolution(b, x, w, None, around, 64))
+    y = b.relu(convolution(b, y, b.param("p", ones.shape), None, [Window(1)] * 2))
+    program = b.finish({"y": y}, {"w": np.ones((64, 1, 3, 3), np.float32), "p": ones})
+    text = text_of(program, None, Options(target="x86-64-v4", cpu="x86-64-v4"), "asm")
+    assert isinstance(text, str)
+    products = [body for body in loops(text) if sum(bool(ADD.match(line)) for line in body) == 24]
+    assert products
     assert not [line for body in products for line in body if SPILL.search(line)]
 
 
@@ -230,19 +247,20 @@ def test_tall_tiles_change_no_bit(
     x = np.random.default_rng(1).standard_normal((23, 24), np.float32)
 
     def results(tall: int) -> list[bytes]:
-        monkeypatch.setattr(Core, "tall", tall)
+        monkeypatch.setattr(Terms, "tall", tall)
         model = rnncc.compile(gated(gates, 84, "N", w), precision=precision)
         return [model.run({"x": x[:rows]})["y"].tobytes() for rows in (*range(2, 10), 16, 23)]
 
-    monkeypatch.setattr(Terms, "panel_bytes", 1 << 30)
     assert results(8) == results(0)
 
 
-@pytest.mark.parametrize(("units", "most"), [(256, 8), (64, 6)])
-def test_tall_tiles_of_panels_that_leave_the_cache(units: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("cpu", "units", "most"), [("znver5", 256, 8), ("znver5", 64, 6), ("znver4", 256, 6)]
+)
+def test_tall_tiles_of_panels_that_leave_the_cache(cpu: str, units: int, most: int) -> None:
     """The product for all steps at once has whole tiles: 8 rows, half of a panel at a time."""
     net = lstm(units, units)
-    text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": "znver5"}), "asm")
+    text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": cpu}), "asm")
     assert isinstance(text, str)
     rows = {
         sum("vbroadcastss" in line or "{1to16}" in line for line in body)

@@ -113,6 +113,7 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
         l1=family.l1,
         l2_read=family.l2_read,
         l2_streams=family.l2_streams,
+        tall=family.tall,
         ahead=family.ahead,
         far=family.far,
         far_rows=family.far_rows,

@@ -198,7 +198,7 @@ class TransposingMap:
                 tile({outer: i, inner: j}, {outer: size, inner: lanes})
                 return []
 
-            emit.loop(I64(counts[inner]), iteration)
+            emit.loop(I64(counts[inner]), iteration, often=counts[inner])
             if rests[inner]:
                 end = I64(counts[inner])
                 tile({outer: i, inner: end}, {outer: size, inner: rests[inner]})
@@ -211,7 +211,7 @@ class TransposingMap:
             along(I64(counts[outer]), rests[outer])
 
         if at:
-            emit.loop(I64(counts[outer]), whole)
+            emit.loop(I64(counts[outer]), whole, often=counts[outer])
             if rests[outer]:
                 last()
         else:

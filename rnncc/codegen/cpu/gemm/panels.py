@@ -136,11 +136,8 @@ class Panels:
         narrow = 2 * self.slots * width.vectors <= vectors
         if narrow and isinstance(count, ir.Constant) and self.sums.run > UNROLLED:
             return 2 * rows
-        tall = self.emit.target.tall
-        is_near = self.terms.panel_bytes <= self.emit.target.l1 // 2
-        if is_near or self.sums.are_written_out or not self._passes(tall):
-            return rows
-        return max(rows, tall)
+        tall = 0 if self.sums.are_written_out else self.terms.tall
+        return max(rows, tall) if self._passes(tall) else rows
 
     def _together(self, height: int) -> int:
         """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,

@@ -82,14 +82,17 @@ class Terms(PackedWords):
         return self.a.outer
 
     @property
-    def panel_bytes(self) -> int:
-        """Of a whole panel's weights; 0 where its depth is not known."""
-        return self.words * self.vectors * self.lanes * self.group * self.item
-
-    @property
     def tile(self) -> tuple[int, int]:
         """Rows and vectors of a register tile."""
         return self.emit.target.tile(self.vectors)
+
+    @property
+    def tall(self) -> int:
+        """Rows of the highest tiles, which take some of a panel at a time; 0 where it stays in the
+        first-level cache, or its depth is not known."""
+        target = self.emit.target
+        panel = self.words * self.vectors * self.lanes * self.group * self.item
+        return target.tall if panel > target.l1 // 2 else 0
 
     @property
     def height(self) -> int:

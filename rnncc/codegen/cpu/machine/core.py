@@ -60,7 +60,7 @@ class Core:
         cache: bytes that intermediate results should stay within, next to the core.
         l1: bytes of the first-level cache.
         l2_read: bytes that the second-level cache gives in a cycle.
-        l2_streams: as `Family` has it.
+        l2_streams, tall: as `Family` has them.
         ahead: bytes ahead of their use that weights are fetched into it, as `Family` has it.
         far, far_rows: weights that are worth more rows at a time, as `Family` has them.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
@@ -82,6 +82,7 @@ class Core:
     l1: int = USUAL.l1
     l2_read: int = USUAL.l2_read
     l2_streams: int = USUAL.l2_streams
+    tall: int = USUAL.tall
     ahead: int = USUAL.ahead
     far: int = USUAL.far
     far_rows: int = USUAL.far_rows
@@ -153,17 +154,6 @@ class Core:
         if self.registers >= 32:
             return (8, 3) if vectors == WIDE else (6, 4)
         return (4, 3) if vectors == 3 else (6, 2)
-
-    @property
-    def tall(self) -> int:
-        """Rows of the highest tiles, of panels that do not stay in the first-level cache; 0 where
-        no tile is higher than `tile`.
-
-        Where vectors are as long as lines, a tile of four rows reads a line from the second-level
-        cache for every four multiply-adds; one of eight, which has registers for half of a panel at
-        a time, for every eight (Zen 5: LSTM 256, B = 7: 1.58 to 1.53 ms; GRU 400: 2.89 to 2.76).
-        """
-        return 8 if self.registers >= 32 and self.lanes * self.item >= LINE else 0
 
     def _fills_tiles(self, vectors: int) -> bool:
         return vectors % self.tile(vectors)[1] == 0

@@ -28,6 +28,9 @@ class Family:
         amx: whether it has instructions that multiply matrices.
         ahead: bytes ahead of their use that weights are fetched into the first-level cache; 0
             where it is enough that the next panel is fetched into the second.
+        tall: rows of the highest tiles, of panels that do not stay in the first-level cache; 0
+            where they gain nothing. With registers for half of a panel at a time, eight rows read
+            it once, where two tiles of four read it twice.
         far: bytes of a product's weights that do not stay near the core, so that they are worth
             more rows at a time, `far_rows` at least.
     """
@@ -41,6 +44,7 @@ class Family:
     quick_bf16: bool = True
     amx: bool = False
     ahead: int = 0
+    tall: int = 0
     far: int = 2 * MIB
     far_rows: int = 96
 
@@ -104,7 +108,7 @@ _ROWS = {
     "znver3": Family(2, 4, 32 * KIB, 512 * KIB, ahead=KIB),
     "znver4": Family(1, 4, 32 * KIB, 1 * MIB),
     # A GRU's step that reads two panels side by side takes 1.2 to 1.3 times as long.
-    "znver5": Family(2, 4, 48 * KIB, 1 * MIB, 57, 1, ahead=KIB, far=768 * KIB),
+    "znver5": Family(2, 4, 48 * KIB, 1 * MIB, 57, 1, ahead=KIB, tall=8, far=768 * KIB),
     # Arm, vectors of 128 bits
     "cortex-a72 cortex-a73 cortex-a75": Family(1, 7, 32 * KIB, 256 * KIB),
     "cortex-a76 cortex-a76ae cortex-a77": Family(2, 4, 64 * KIB, 256 * KIB),
