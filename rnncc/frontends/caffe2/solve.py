@@ -149,7 +149,7 @@ def _name_rest(s: Shapes, inputs: Mapping[str, Blob]) -> None:
 
 def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:
     """Every blob has a shape that the inputs tell, a type, and sizes that a tensor may have."""
-    told = _symbols(s, inputs)
+    symbols = _symbols(s, inputs)
     for blob in inputs.values():
         s.check(blob)
     for op in ops:
@@ -158,7 +158,7 @@ def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> N
             if blob.opaque or blob.value == ():  # the sizes of a scalar, of which there are none
                 continue
             blob.dtype = blob.dtype or "f32"
-            if blob.shape is None or not all(d.symbols <= told for d in s.known(blob)):
+            if blob.shape is None or not all(d.symbols <= symbols for d in s.known(blob)):
                 raise op.error(f'the shape of "{blob.name}" cannot be inferred', op.size_hint)
             s.check(blob)
     _check_ends(ops)

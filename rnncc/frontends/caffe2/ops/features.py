@@ -191,13 +191,13 @@ class PiecewiseLinearTransform(Operator):
     def setup(self, maker: Resolver) -> None:
         self.binary = self.args.flag("binary")
         self.tables = [[float(v) for v in self.args.floats(name)] for name in self.names]
-        given = sum(map(bool, self.tables))
-        if given not in (0, 3) or len(self.xs) != (1 if given else 4):
+        tables = [table for table in self.tables if table]
+        if len(tables) not in (0, 3) or len(self.xs) != (1 if tables else 4):
             what = "has not bounds, slopes and intercepts as three arguments, or as three inputs"
             raise self.error(what)
-        if given:
-            groups, pieces = self._counts(*map(len, self.tables))
-            bounds = np.reshape(self.tables[0], (groups, pieces + 1))
+        if tables:
+            groups, pieces = self._counts(*map(len, tables))
+            bounds = np.reshape(tables[0], (groups, pieces + 1))
             if not (np.diff(bounds) >= 0).all():
                 raise self.error("argument 'bounds' falls")
 
