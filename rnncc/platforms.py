@@ -1,9 +1,11 @@
-"""The machines and systems that code can be written for: a row each. Light: it imports nothing.
+"""The machines and systems that code can be written for: a row each. Light: it imports no package.
 
 What depends on the system alone, such as the files of a library, is in `SYSTEMS`.
 """
 
 from __future__ import annotations
+
+import re
 
 from rnncc.records import record
 
@@ -151,6 +153,19 @@ _BEGINNINGS = (
     ("bare", "none"),
 )
 """Systems, and how the words of triples begin that mean them."""
+ENVIRONMENTS = {
+    "linux": (
+        *("gnu", "gnueabi", "gnueabihf", "musl", "musleabi", "musleabihf"),
+        *("android", "androideabi", "ohos"),
+    ),
+    "windows": ("gnu", "msvc"),
+    "macos": ("macho",),
+    "ios": ("macho", "simulator"),
+    "wasm": ("unknown", "none", "wasi", "wasip1", "wasip2", "emscripten"),
+    "bare": ("elf", "eabi", "eabihf"),
+}
+"""System -> what may be the last word of its triples. With others, such as gnux32, pointers may be
+of another size, or calls pass arguments in another way."""
 
 
 def architecture_of(triple: str) -> str:
@@ -166,6 +181,16 @@ def system_of(triple: str) -> str:
         return "wasm"
     systems = (key for key, begin in _BEGINNINGS for word in words[1:] if word.startswith(begin))
     return next(systems, "")
+
+
+def is_whole(triple: str) -> bool:
+    """Whether each word of a system's triple is known: it ends with the system, or with one of its
+    environments behind that; both may have versions. A vendor may have any name."""
+    system, words = system_of(triple), triple.partition("-")[2]
+    begins = "|".join(begin for key, begin in _BEGINNINGS if key == system)
+    last = rf"(?:{'|'.join(ENVIRONMENTS[system])})[0-9.]*"
+    ending = last if system == "wasm" else rf"(?:{begins})x?[0-9.]*(?:-{last})?"
+    return re.fullmatch(rf"(?:[a-z0-9_]+-)?{ending}", words, re.ASCII) is not None
 
 
 def full_triple(triple: str) -> str:

@@ -12,17 +12,24 @@ import errno
 import os
 import re
 import stat
+import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import BinaryIO
 
+if sys.platform != "win32":
+    import fcntl
+
 PARTIAL = re.compile(r"\.rnncc-[0-9a-f]{16}")
 """What files and folders are called until they are whole."""
 
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})", re.ASCII)
+_TRIES, _PAUSE = 200, 0.01
+"""How often a folder that is locked is asked for, and the seconds between."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -119,7 +126,8 @@ def scratch(folder: Path) -> Generator[None]:
 def staged(out: Path) -> Generator[Path]:
     """A folder whose files all go into `out` at the end of the block; none if the block fails.
 
-    `out` is made if need be.
+    `out` is made if need be. Of several processes that write there each moves all of its files
+    before the next one does.
 
     Raises:
         OSError: a file cannot be written; its `filename` is that in `out`, or `out` itself.
@@ -130,7 +138,8 @@ def staged(out: Path) -> Generator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         with scratch(folder):
             yield folder
-            _move(sorted(folder.iterdir()), out)
+            with _turn(out):
+                _move(sorted(folder.iterdir()), out)
     except BaseException as error:  # an interruption too
         with suppress(OSError):
             for path in missing:
@@ -141,6 +150,35 @@ def staged(out: Path) -> Generator[Path]:
         inside = path.parent in (folder, out) and path != folder
         shown = out / path.name if inside else out
         raise OSError(error.errno, error.strerror or str(error), str(shown)) from error
+
+
+@contextmanager
+def _turn(folder: Path) -> Generator[None]:
+    """Let no other process of ours move files into a folder meanwhile."""
+    descriptor = None
+    with suppress(OSError):  # a folder that cannot be read, a file system without locks
+        descriptor = os.open(folder, os.O_RDONLY)
+        _lock(descriptor)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for a lock, but not for long: we hold it for milliseconds, another program may keep it.
+
+    It ends with the descriptor.
+    """
+    if sys.platform == "win32":
+        return
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_PAUSE)
 
 
 def partial_name(folder: Path) -> Path:

@@ -185,7 +185,9 @@ def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgr
     rng = np.random.default_rng(0)
     shapes = {"w": depth, "u": hidden}
     arrays = {
-        name: pack(list(rng.standard_normal((4, hidden, d)).astype("f4")), panel, 0)
+        name: pack(
+            list(rng.standard_normal((4, hidden, d)).astype("f4")), PackedGeometry(d, 4, panel)
+        )
         for name, d in shapes.items()
     }
     inputs = [port("x", T, N, depth), port("h0", N, hidden), port("c0", N, hidden)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -220,6 +222,46 @@ def test_an_interruption_comes_before_or_after(
         for name in "abc":
             (folder / name).touch()
     assert [path.name for path in sorted(out.iterdir())] == ["a", "b", "c"]
+
+
+def test_sets_of_files_do_not_mix(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that write into one folder at once: the library of one and the header of the other would
+    be taken for a set."""
+    replace, ready, moved = Path.replace, threading.Barrier(2), list[str]()
+
+    def slowly(self: Path, target: Path) -> Path:
+        moved.append(self.read_text())
+        time.sleep(0.02)
+        return replace(self, target)
+
+    def write(whose: str) -> None:
+        with staged(out) as folder:
+            for name in "abc":
+                (folder / name).write_text(whose)
+            ready.wait(10)
+
+    monkeypatch.setattr(Path, "replace", slowly)
+    writers = [threading.Thread(target=write, args=[whose]) for whose in "12"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert moved in (list("111222"), list("222111"))
+    assert {path.read_text() for path in out.iterdir()} == {moved[-1]}
+
+
+def test_a_folder_that_another_program_locks(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that cannot be read, it is written to."""
+    monkeypatch.setattr("rnncc.writing._PAUSE", 0)
+    descriptor = os.open(out, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    for mode in (0o755, 0o300):
+        out.chmod(mode)
+        with staged(out) as folder:
+            (folder / "a").write_text(str(mode))
+        assert (out / "a").read_text() == str(mode)
+    out.chmod(0o755)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("done", [False, True])

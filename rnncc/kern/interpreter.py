@@ -266,7 +266,7 @@ class _Machine:
         pairs = zip(op.ins, op.in_accesses, strict=True)
         sources = [self._view(b, access, shape) for b, access in pairs]
         dtype = buffer_dtype(op.out)
-        packed = pack(sources, op.panel.data, 0, GROUP[dtype], op.stripe.data)
+        packed = pack(sources, op.geometry, group=GROUP[dtype])
         packed = to_bf16(packed) if dtype == "bf16" else packed
         out = self._flat(op.out, packed.size)
         _check_apart(out, sources)
@@ -337,14 +337,13 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
         return []
     a, packed, *scales = factors
     a = a.reshape(*a.shape[: len(op.dims) - 1], op.depth.data)
-    dtype, slots, panel = buffer_dtype(op.weights), op.slots.data, op.panel.data
-    geometry = slots, op.units, op.depth.data, panel, GROUP[dtype], op.stripe.data
-    weights = unpack(packed, *geometry)
+    dtype, geometry = buffer_dtype(op.weights), op.geometry
+    weights = unpack(packed, geometry, op.units, GROUP[dtype])
     offset = OFFSET if dtype == "u8" else 0
     if a.dtype == np.int8:
         return [integer_product(a, w.astype(np.int16).T - offset) for w in weights]
     if scales:
-        by_slot = unpack(scales[0], slots, op.units, 1, panel)
+        by_slot = unpack(scales[0], geometry.of_scales, op.units)
         whole = [w.astype(np.int16) - offset for w in weights]
         return [scaled_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":

@@ -259,6 +259,12 @@ class Gemm(Kernel):
         return int(self.dims[-1])
 
     @property
+    def geometry(self) -> PackedGeometry:
+        """How the weights are packed."""
+        cut = self.panel.data, self.stripe.data
+        return PackedGeometry(self.depth.data, self.slots.data, *cut)
+
+    @property
     def k_dims(self) -> tuple[Dim, ...]:
         """The sizes of the axes that k runs along, the outermost first."""
         return (Dim.of(self.depth.data),) if self.k_sizes is None else get_dims(self.k_sizes)

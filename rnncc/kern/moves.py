@@ -20,6 +20,7 @@ from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.kernels import Contract, Reduce
+from rnncc.kern.packing import PackedGeometry
 from rnncc.kern.signatures import BAD_COUNT, BAD_INDEX
 
 
@@ -46,18 +47,16 @@ class Pack(IRDLOperation):
         self,
         sources: Sequence[tuple[SSAValue, Access]],
         out: SSAValue,
-        depth: int,
         units: int,
-        panel: int,
-        stripe: int = 0,
+        geometry: PackedGeometry,
     ) -> None:
         super().__init__(
             operands=[[b for b, _ in sources], out],
             properties={
-                "depth": IntAttr(depth),
+                "depth": IntAttr(geometry.depth),
                 "units": IntAttr(units),
-                "panel": IntAttr(panel),
-                "stripe": IntAttr(stripe),
+                "panel": IntAttr(geometry.panel),
+                "stripe": IntAttr(geometry.stripe),
                 "accesses": ArrayAttr(access_attr(a) for _, a in sources),
             },
         )
@@ -65,6 +64,11 @@ class Pack(IRDLOperation):
     @property
     def in_accesses(self) -> list[Access]:
         return [get_access(a) for a in self.accesses.data]
+
+    @property
+    def geometry(self) -> PackedGeometry:
+        """How they are packed."""
+        return PackedGeometry(self.depth.data, len(self.ins), self.panel.data, self.stripe.data)
 
 
 @irdl_op_definition

@@ -175,9 +175,8 @@ class WeightTable:
         self, buffer: SSAValue, sources: list[Access], units: int, geometry: PackedGeometry
     ) -> SSAValue:
         flat, slack = self._arrays[buffer], self._target(buffer).slack
-        depth, panel = geometry.depth, geometry.panel
-        matrices = [_matrix(flat, source, units, depth) for source in sources]
-        dtype = self._stored(buffer, depth)
+        matrices = [_matrix(flat, source, units, geometry.depth) for source in sources]
+        dtype = self._stored(buffer, geometry.depth)
         scales: list[np.ndarray[Any, Any]] = []
         if dtype in ("i8", "u8") and buffer_dtype(buffer) == "f32":
             whole = [quantise_units(m) for m in matrices]
@@ -187,11 +186,11 @@ class WeightTable:
             # unsigned, and each row's sum starts at what takes the shift back.
             matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
         group = GROUP[dtype]
-        packed = pack(matrices, panel, slack * group, group, geometry.stripe)
+        packed = pack(matrices, geometry, slack * group, group)
         packed = to_bf16(packed) if dtype == "bf16" else packed
         panels = self._hold(f"{_label(buffer)}.packed", dtype, packed)
         if scales:
-            packed = pack(scales, panel, slack)
+            packed = pack(scales, geometry.of_scales, slack)
             self._scales[panels] = self._hold(f"{_label(buffer)}.scales", "f32", packed)
         return panels
 
@@ -234,8 +233,7 @@ class WeightTable:
         deep = packed_depth(depth, GROUP[dtype])
         size = packed_elements(len(sources), units, deep, self._target(buffer).slack)
         place = lowering.declare("packed", "scratch", dtype, [Dim.of(size)])
-        cut = geometry.panel, geometry.stripe
-        op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, *cut)
+        op = moves.Pack([(buffer, s) for s in sources], place.buffer, units, geometry)
         (home or lowering.builder).insert(op)
         return place.buffer
 

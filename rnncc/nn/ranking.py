@@ -23,8 +23,8 @@ PAIRS = 400
 """Of 64 bits so many are compared in the time of looking for one element."""
 LOWER = (1 << 32) - 1
 """The lower half of an int64."""
-NONE = -(2.0**63)
-"""The smallest int64: the words of no element."""
+NONE, ANY = -(2.0**63), 2.0**63 - 2.0**53
+"""The smallest int64, the word of no element, and what is above that of each of 32 bits."""
 
 Words = Sequence[SSAValue]
 
@@ -69,6 +69,33 @@ def top_k(
     else:
         values, places = _of_each_rank(b, x, ranks(b, x, largest), count)
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
+
+
+def top_of_parts(b: Builder, x: SSAValue, part: SSAValue, parts: Dim, count: int) -> SSAValue:
+    """The places of the largest `count` elements of each part of a vector, in the order of `top_k`.
+
+    Args:
+        x: float32 [elements].
+        part: int64 [elements], which part each lies in.
+
+    Returns:
+        int64 [parts, count]; -1 behind the last of a part that has fewer.
+    """
+    (word,) = _words(b, x, largest=True)
+    before = [b.fill(ANY, (parts,), "i64")]
+    _, (words,) = b.scan([word, part], before, [b.iota((count,), 0, "i32")], _next_of_parts)
+    words = move_axis(b, words, 0, 1)
+    is_none = b.compare("eq", words, b.full_like(words, NONE))
+    return b.select(is_none, b.full_like(words, -1), _place_of(b, words))
+
+
+def _next_of_parts(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
+    """Of each part the largest word below the one before."""
+    (word, part), (before,) = consts, carry
+    left = b.compare("lt", word, b.gather(before, part, 0))
+    none = b.full_like(before, NONE)
+    largest = b.scatter("max", none, b.select(left, word, b.fill(NONE, (), "i64")), part, 0)
+    return [largest], [largest]
 
 
 def _is_found(x: SSAValue, count: Dim) -> bool:

@@ -21,7 +21,7 @@ Counts = Mapping[str, Sequence[tuple[str, int]]]
 pointer: Callable[[Any], c_char] = c_char.from_buffer
 """Of a contiguous, writeable array that is not empty; a TypeError or ValueError for any other."""
 
-_DTYPES = {
+DTYPES = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{
         "i8": "int8",
@@ -33,6 +33,7 @@ _DTYPES = {
     },
     **{"f16": "float16", "bf16": "uint16", "text": "int32"},
 }
+"""What metadata calls types of elements -> NumPy's names."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class TensorSpec:
     def read(entry: Mapping[str, Any]) -> TensorSpec:
         """One entry of the metadata's inputs, outputs or parameters."""
         shape = tuple(entry["shape"])
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        dtype = np.dtype(DTYPES[entry["dtype"]])
         sizes = tuple(Size.parse(size) for size in shape)
         optional, is_text = entry.get("optional", False), entry["dtype"] == "text"
         return TensorSpec(entry["name"], shape, dtype, optional, sizes, is_text)

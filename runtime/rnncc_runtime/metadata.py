@@ -9,13 +9,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
+from rnncc_runtime.arrays import DTYPES
 from rnncc_runtime.compiled import check_format
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.sizes import parse_largest
 
 _SIZE = "formula"
 """A number from 0 up, or a formula of the library's sizes."""
-_PORT: dict[str, Any] = {"name": str, "dtype": str, "shape": [_SIZE]}
+_PORT: dict[str, Any] = {"name": str, "dtype": {*DTYPES}, "shape": [_SIZE]}
 _PORTS, _TEXTS = [_PORT], [str]
 _FORMS: dict[str, Any] = {
     **dict.fromkeys(("rnncc", "name", "target", "cpu"), str),
@@ -36,8 +37,8 @@ _FORMS: dict[str, Any] = {
     "bounds?": [_SIZE],
     "counts?": {"*": [object]},
 }
-"""Of entries: a type; a list of them; a record, whose names that end with ? may be missing; or by
-any names. What is not here is as it is."""
+"""Of entries: a type; one of several texts; a list of them; a record, whose names that end with ?
+may be missing; or by any names. What is not here is as it is."""
 
 
 def read_metadata(path: str, text: bytes | None) -> dict[str, Any]:
@@ -77,6 +78,8 @@ def _fits(value: Any, form: Any, symbols: Collection[object]) -> bool:
                 _fits_at(cast("dict[str, Any]", value), name, inner, symbols)
                 for name, inner in forms.items()
             )
+        case set():
+            return isinstance(value, str) and value in cast("set[str]", form)
         case _:
             return isinstance(value, form)
 

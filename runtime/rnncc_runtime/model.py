@@ -81,7 +81,7 @@ class Model(Compiled):
         self._counts = counts_in(metadata)
         self._frame = _Frame()
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
-        sizes = parse_largest(metadata["workspace"])
+        sizes = parse_largest(str(metadata["workspace"]))
         used = set[str]().union(*(size.symbols for size in sizes))
         for spec in (*self.inputs.values(), *self.outputs.values()):
             used = used.union(*(size.symbols for size in spec.sizes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -325,6 +326,24 @@ def test_no_file_of_somebody_elses_is_replaced(
     error = capsys.readouterr().err
     assert "is read, too: what is written would take its place" in error or "be lost" in error
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_a_net_and_its_parameters_are_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """A net beside the parameters of another would be compiled as if they were its own."""
+
+    def full(arrays: object, path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    paths = [tmp_path / "net.rnn.mlir", tmp_path / "net.npz"]
+    for path in paths:
+        path.write_text("old")
+    monkeypatch.setattr("rnncc.arrays.write", full)
+    assert main(["compile", NET, *INIT, "--emit", "rnn", "-o", str(paths[0])]) == 2
+    assert capsys.readouterr().err == f"rnncc: error: {paths[1]}: No space left on device\n"
+    assert [path.read_text() for path in paths] == ["old", "old"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 def test_what_is_no_file_has_no_parameters_beside_it(tmp_path: Path) -> None:

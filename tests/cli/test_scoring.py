@@ -286,6 +286,7 @@ def test_numbers(model: Model, tmp_path: Path) -> None:
             "seq_lengths is int32, and is given other numbers",
         ),
         (["x="], "--input: 'x=' names no file"),
+        ([f"x={ROOT}/examples/lstm.npz"], "its arrays have names of their own .give it without x="),
     ):
         with pytest.raises(CompileError, match=told):
             fitted(read_arrays(texts), model)

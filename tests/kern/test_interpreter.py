@@ -29,8 +29,8 @@ def lstm_reference(
     def sigmoid(v: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-v))
 
-    w = unpack(program.arrays["w"], 4, hidden, depth, 4)
-    u = unpack(program.arrays["u"], 4, hidden, hidden, 4)
+    w = unpack(program.arrays["w"], PackedGeometry(depth, 4, 4), hidden)
+    u = unpack(program.arrays["u"], PackedGeometry(hidden, 4, 4), hidden)
     h, c, rows = inputs["h0"], inputs["c0"], []
     for x in inputs["x"]:
         i, f, o, g = (x @ a.T + h @ b.T for a, b in zip(w, u, strict=True))
@@ -138,7 +138,7 @@ def test_pack_feeds_a_product() -> None:
         k.buffer("y", "output", N * 5),
     )
     packed = k.buffer("packed", "scratch", 15 + 8)
-    k.add(Pack([(w, strided(1, 5))], packed, 3, 5, 4))
+    k.add(Pack([(w, strided(1, 5))], packed, 5, PackedGeometry(3, 1, 4)))
     outs = [(y, row_major([N, 5]))]
     k.gemm(
         [N, 5], (x, row_major([N, 3])), packed, PackedGeometry(3, 1, 4), [], outs, lambda b, z: [z]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.kern.access import packed_elements
-from rnncc.kern.packing import pack, unpack
+from rnncc.kern.packing import PackedGeometry, pack, unpack
 
 sizes = st.integers(1, 9)
 
@@ -13,10 +13,11 @@ sizes = st.integers(1, 9)
 @given(slots=st.integers(1, 4), units=sizes, depth=sizes, panel=sizes, slack=st.integers(0, 16))
 def test_unpack_inverts_pack(slots: int, units: int, depth: int, panel: int, slack: int) -> None:
     matrices = list(np.arange(slots * units * depth, dtype="f4").reshape(slots, units, depth))
-    flat = pack(matrices, panel, slack)
+    geometry = PackedGeometry(depth, slots, panel)
+    flat = pack(matrices, geometry, slack)
     assert flat.size == packed_elements(slots, units, depth, slack)
     assert not flat[flat.size - slack :].any()
-    np.testing.assert_array_equal(unpack(flat, slots, units, depth, panel), matrices)
+    np.testing.assert_array_equal(unpack(flat, geometry, units), matrices)
 
 
 @given(slots=st.integers(1, 3), units=sizes, depth=sizes, panel=sizes)
@@ -30,7 +31,7 @@ def test_order_of_the_elements(slots: int, units: int, depth: int, panel: int) -
         for slot in range(slots)
         for unit in range(first, min(first + panel, units))
     ]
-    assert pack(list(matrices), panel, 0).tolist() == want
+    assert pack(list(matrices), PackedGeometry(depth, slots, panel)).tolist() == want
 
 
 @given(data=st.data(), slots=st.integers(1, 4), units=sizes, depth=sizes, panel=sizes)
@@ -52,14 +53,14 @@ def test_stripes_stand_behind_each_other(
         for start in range(0, len(places), at_once):
             together = places[start : start + at_once]
             want += [matrices[slot, unit, k] for k in range(depth) for slot, unit in together]
-    flat = pack(list(matrices), panel, 2, stripe=stripe)
+    geometry = PackedGeometry(depth, slots, panel, stripe)
+    flat = pack(list(matrices), geometry, 2)
     assert flat.tolist() == [*want, 0, 0]
-    np.testing.assert_array_equal(
-        unpack(flat, slots, units, depth, panel, stripe=stripe), list(matrices)
-    )
+    np.testing.assert_array_equal(unpack(flat, geometry, units), list(matrices))
 
 
 def test_weights_of_no_depth_pack_to_slack() -> None:
-    flat = pack([np.zeros((5, 0), "f4")], 4, 8)
+    geometry = PackedGeometry(0, 1, 4)
+    flat = pack([np.zeros((5, 0), "f4")], geometry, 8)
     assert flat.size == 8
-    assert unpack(flat, 1, 5, 0, 4)[0].shape == (5, 0)
+    assert unpack(flat, geometry, 5)[0].shape == (5, 0)

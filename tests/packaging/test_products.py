@@ -153,6 +153,7 @@ def test_python_module(folder: Path) -> None:
     told = run(sys.executable, folder / "twice.py")
     assert "in/x: float32 [T, N, 3]" in told
     assert "Workspace, one for each thread: 64 + 4*T*N bytes." in told
+    assert "lengths: int32 [N]" in run(sys.executable, "-OO", folder / "twice.py")  # no docstrings
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.ir.precision import from_bf16, quantise_rows, quantise_units, scaled_product, to_bf16
-from rnncc.kern.packing import GROUP, pack, packed_depth, unpack
+from rnncc.kern.packing import GROUP, PackedGeometry, pack, packed_depth, unpack
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -62,12 +62,13 @@ def test_products_of_integers_are_near() -> None:
 def test_unpack_inverts_pack(group: int, data: st.DataObject) -> None:
     slots, units, depth, panel = (data.draw(st.integers(1, most)) for most in (4, 20, 9, 8))
     matrices = list(np.arange(slots * units * depth).reshape(slots, units, depth))
-    flat = pack(matrices, panel, 3, group)
+    geometry = PackedGeometry(depth, slots, panel)
+    flat = pack(matrices, geometry, 3, group)
     assert flat.size == slots * units * packed_depth(depth, group) + 3
-    np.testing.assert_array_equal(unpack(flat, slots, units, depth, panel, group), matrices)
+    np.testing.assert_array_equal(unpack(flat, geometry, units, group), matrices)
 
 
 def test_groups_of_k_stand_side_by_side() -> None:
     matrix = np.arange(6).reshape(2, 3)  # [units, k]
-    assert pack([matrix], 2, 0, 2).tolist() == [0, 1, 3, 4, 2, 0, 5, 0]
+    assert pack([matrix], PackedGeometry(3, 1, 2), group=2).tolist() == [0, 1, 3, 4, 2, 0, 5, 0]
     assert GROUP == {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}

@@ -73,6 +73,24 @@ def test_a_library_whose_metadata_has_another_format(twice_library: Path, tmp_pa
         load(path)
 
 
+@pytest.mark.parametrize("load_or_describe", [load, describe])
+def test_elements_of_no_known_type(
+    load_or_describe: Any, twice_library: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "libtwice.so"
+    path.write_bytes(twice_library.read_bytes().replace(b'"dtype": "f32"', b'"dtype": "f36"'))
+    with pytest.raises(LoadError, match=rf"^{path}: its metadata lacks inputs, or it is damaged$"):
+        load_or_describe(path)
+
+
+def test_a_workspace_that_is_a_number(twice_library: Path, tmp_path: Path) -> None:
+    """As that of a library may be whose sizes are all known."""
+    path, formula, content = tmp_path / "libtwice.so", b'"64 + 4*T*N"', twice_library.read_bytes()
+    assert formula in content
+    path.write_bytes(content.replace(formula, b"64".ljust(len(formula))))
+    assert "workspace: 64 bytes" in str(load(path))
+
+
 def test_a_library_without_its_functions(twice_library: Path, tmp_path: Path) -> None:
     path = tmp_path / "libtwice.so"
     path.write_bytes(twice_library.read_bytes().replace(b"\0twice_run\0", b"\0twice_ran\0"))

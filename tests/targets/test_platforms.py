@@ -154,6 +154,37 @@ def test_a_target_without_a_name() -> None:
         targets.resolve("")
 
 
+@pytest.mark.parametrize(
+    "triple",
+    [
+        "x86_64-unknown-linux-gnu,foo",
+        "x86_64-linux-gnu\n",
+        "x86_64-linux-gnux32",  # whose pointers have 32 bits
+        "aarch64-linuxfoo",
+        "aarch64-pc-a-linux-gnu",
+        "x86_64-linux-gnu-gnu",
+        "arm64-apple-ios13.0-macabi",
+        "thumbv7em-none-gnu",
+        "wasm32-foo",
+    ],
+)
+def test_triples_with_unknown_words(triple: str) -> None:
+    with pytest.raises(CompileError, match=r"is not supported \(its last word may be \w+, "):
+        targets.resolve(triple)
+
+
+@pytest.mark.parametrize(
+    "triple",
+    [
+        *(platform.triple for platform in PLATFORMS.values()),
+        *("x86_64-linux", "aarch64-linux-android34", "x86_64-linux-gnu2.17", "wasm32-wasi"),
+        *("armv7-none-linux-gnueabihf", "arm64-apple-darwin20.1.0", "x86_64-pc-windows-msvc"),
+    ],
+)
+def test_triples_of_all_kinds(triple: str) -> None:
+    assert targets.resolve(triple).triple
+
+
 def test_an_engine_without_a_linker_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there is node, but no lld."""
     monkeypatch.setattr(linkers, "_first", lambda names: None)

@@ -65,7 +65,7 @@ class PanelCopy:
         """
         emit, b, op = self.emit, self.emit.b, self.op
         slots, depth, panel = len(self.ins), op.depth.data, op.panel.data
-        stripe = op.stripe.data if wide == panel and op.stripe.data else slots * wide
+        stripe = op.geometry.columns if wide == panel else slots * wide
         start = b.add(b.mul(place, I64(depth * slots * panel)), b.mul(k, I64(stripe)))
         at_once = gcd(stripe, wide)  # units of a slot that are in one stripe
         for s, (source, access) in enumerate(zip(self.ins, op.in_accesses, strict=True)):

@@ -17,10 +17,12 @@ from rnncc.codegen.llvm.host import Host, host
 from rnncc.errors import CompileError
 from rnncc.names import did_you_mean
 from rnncc.platforms import (
+    ENVIRONMENTS,
     PLATFORMS,
     Platform,
     architecture_of,
     full_triple,
+    is_whole,
     platform_of,
     system_of,
 )
@@ -63,6 +65,9 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     if platform is None and triple not in (None, own):
         listed = "`rnncc targets` lists names, and triples of their kinds do"
         hint = did_you_mean(triple or "", PLATFORMS, listed)
+        raise CompileError("", f"target {triple!r} is not supported", hint)
+    if triple not in (None, own, *PLATFORMS) and not is_whole(triple):
+        hint = f"its last word may be {', '.join(ENVIRONMENTS[system_of(triple)])}"
         raise CompileError("", f"target {triple!r} is not supported", hint)
     if cpu is not None and "," in cpu:
         what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"

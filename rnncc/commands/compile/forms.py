@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rnncc import arrays
+from rnncc.arrays import Array
 from rnncc.commands.tables import bytes_text, print_bytes
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import stem_of
 from rnncc.sources import check_kept, noted
-from rnncc.writing import write_file
+from rnncc.writing import staged, write_file
 
 if TYPE_CHECKING:
     from rnncc.options import Options
@@ -58,12 +59,23 @@ def write_form(
             _check_beside(*paths)
         for path in paths:
             check_kept(path, read)
-        write_file(paths[0], content)
-        for parameters in paths[1:]:
-            arrays.write(emitted.arrays, parameters)
+        _write(paths, content, emitted.arrays)
     if verbose:
         _tell_files(paths)
         click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
+
+
+def _write(paths: Sequence[Path], content: str | bytes, parameters: Mapping[str, Array]) -> None:
+    """A form, and the arrays that go with it: both or neither, as either may be of another net."""
+    if len(paths) == 1:
+        write_file(paths[0], content)
+        return
+    folder = paths[0].parent
+    folder.stat()  # which is not made
+    with staged(folder) as own:
+        form, beside = (own / path.name for path in paths)
+        write_file(form, content)
+        arrays.write(parameters, beside)
 
 
 def _check_beside(net: Path, parameters: Path) -> None:

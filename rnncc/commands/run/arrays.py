@@ -76,6 +76,9 @@ def read_arrays(files: Sequence[str]) -> Arrays:
         content = _read(Path(file), name)
         if isinstance(content, np.ndarray):
             content = {name: content}
+        elif name:
+            what = f"{text!r}: its arrays have names of their own"
+            raise CompileError("--input", what, f"give it without {name}=")
         for key, array in content.items():
             if key in arrays_by_name:
                 raise CompileError(text, f"a second array is named {key!r}")

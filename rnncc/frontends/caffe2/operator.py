@@ -131,6 +131,8 @@ class Operator(ABC):
     takes_ends: ClassVar[bool] = False
     """Whether its first input may end where a run decides."""
 
+    size_hint: ClassVar[str | None] = None
+    """What may tell a size of its output that nothing tells."""
     shares_memory: ClassVar[bool] = False
     """Whether its output is another name for the memory of its input."""
 

@@ -148,7 +148,8 @@ def _name_rest(s: Shapes, inputs: Mapping[str, Blob]) -> None:
 
 
 def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:
-    """Every blob has a shape without variables, a type, and sizes that a tensor may have."""
+    """Every blob has a shape that the inputs tell, a type, and sizes that a tensor may have."""
+    symbols = _symbols(s, inputs)
     for blob in inputs.values():
         s.check(blob)
     for op in ops:
@@ -157,8 +158,8 @@ def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> N
             if blob.opaque or blob.value == ():  # the sizes of a scalar, of which there are none
                 continue
             blob.dtype = blob.dtype or "f32"
-            if blob.shape is None or any(s.is_open(d) for d in s.known(blob)):
-                raise op.error(f'the shape of "{blob.name}" cannot be inferred')
+            if blob.shape is None or not all(d.symbols <= symbols for d in s.known(blob)):
+                raise op.error(f'the shape of "{blob.name}" cannot be inferred', op.size_hint)
             s.check(blob)
     _check_ends(ops)
 

@@ -79,6 +79,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", cast=DOUBLE), "f64"),
         ("Glu SumRelu StumpFunc", one(cast=DOUBLE), "f64"),
         ("Bucketize", one(cast=DOUBLE, boundaries=[0.0]), "f64"),
+        ("LengthsTopK", one("x n", "y i", cast=DOUBLE, k=1), "f64"),
         ("SquareRootDivide SpatialSoftmaxWithLoss", one("x s", "y z", cast=DOUBLE), "f64|outputs"),
         ("LRN ChannelShuffle ResizeNearest PadImage SpaceToBatch", one(cast=DOUBLE, size=3), "f64"),
         ("AffineChannel", one("x s b", cast=DOUBLE), "f64"),
@@ -221,6 +222,22 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     "`scale` other than 1, which Caffe2 applies to gradients alone": [
         ("*", one("x l", "y loss", scale=0.5), "order NHWC, or a scale")
     ],
+    "`k` below 1": [("LengthsTopK", one("x n", "y i"), "'k' is -1, expected 1 or more")],
+    "lengths or numbers that are not known at compile time": [
+        ("LengthsGather", one("x n i", shapes={"x": ("S", 3), "n": (2,), "i": (1,)}), RUN_TIME)
+    ],
+    "some of the three as arguments and others as inputs": [
+        ("*", one("x b s t", bounds=[0.0]), "as three arguments, or as three inputs")
+    ],
+    "arguments whose bounds fall": [
+        ("*", one(bounds=[1.0, 0.0], slopes=[1.0], intercepts=[0.0]), "'bounds' falls")
+    ],
+    "as many bounds as no number of functions has": [
+        ("*", one(bounds=[0.0], slopes=[1.0], intercepts=[0.0]), "fit no functions")
+    ],
+    "tables of symbolic sizes": [
+        ("*", one("x b s t", shapes={"x": (2, 3), "b": ("K",), "s": (3,), "t": (3,)}), "symbolic")
+    ],
     "no boundaries, or ones that do not rise": [
         ("*", one(), "expected rising numbers"),
         ("*", one(boundaries=[1.0, 1.0]), "expected rising numbers"),
@@ -268,8 +285,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("LengthsRangeFill", one("n", shapes={"n": (2,)}), RUN_TIME),
         ("LengthsRangeFill", negative_lengths, "has lengths [2, -1], expected 0 or more"),
     ],
-    "lengths that are not known at compile time": [
-        ("PackRNNSequence", one("x n", shapes={"x": ("S", 3)}), RUN_TIME),
+    "lengths that are not known at compile time, where no input has as many steps": [
+        ("*", one("x n", shapes={"x": ("S", 3)}), "cannot be inferred")
     ],
     "numbers of segments that are not known at compile time": [
         (

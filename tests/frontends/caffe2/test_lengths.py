@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rnncc_runtime import RunError, TrainableModel
+from rnncc_runtime import Model, RunError, TrainableModel
 
 import rnncc
 from rnncc import CompileError
 from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.interpreter import run
 from tests.frontends.caffe2.nets import net, op
 
 LENGTHS = [[2, 0, 3, 1], [0, 0, 6, 0], [1, 2, 3, 0], [6]]
@@ -132,6 +133,108 @@ def test_padded_parts() -> None:
     for wrong in ([6], [2, 4], [3, 2], [-1, 7]):
         with pytest.raises(RunError, match="outside of its table"):
             model.run({"x": x, "l": np.array(wrong, np.int32)})
+
+
+def largest(x: Any, lengths: list[int], count: int) -> tuple[Any, Any]:
+    """Of each part the largest elements and their places, 0 and -1 behind them."""
+    values, places = np.zeros((len(lengths), count)), np.full((len(lengths), count), -1)
+    for n, part in enumerate(parts(lengths)):
+        order = np.argsort(-x[part], kind="stable")[:count]
+        values[n, : len(order)], places[n, : len(order)] = x[part][order], order
+    return values, places
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_largest_of_parts(count: int) -> None:
+    ops = [op("LengthsTopK", "w l", "y i", k=count)]
+    model = compiled(ops, "w l", "y i")
+    rng = np.random.default_rng(0)
+    for lengths in (*LENGTHS, [], [1] * 6):
+        x = rng.integers(-2, 3, sum(lengths)).astype(np.float32)  # some are equal
+        got = model.run({"w": x, "l": np.array(lengths, np.int32)})
+        for array, want in zip((got["y"], got["i"]), largest(x, lengths, count), strict=True):
+            np.testing.assert_array_equal(array, want)
+    for wrong in BAD:
+        with pytest.raises(RunError):
+            model.run({"w": drawn(0)["w"], "l": np.array(wrong, np.int32)})
+
+
+def test_gradients_of_the_largest_of_parts() -> None:
+    """Caffe2's operator gives the one that training does."""
+    ops = [op("LengthsTopK", "w l", "y i", k=2)]
+    both = [*ops, op("LengthsTopKGradient", "l i g", "dw", k=2)]
+    shapes = {"w": "S", "l": "N", "g": "N,2"}
+    w, lengths = drawn(3)["w"], np.array([3, 0, 1, 2], np.int32)
+    g = np.random.default_rng(1).standard_normal((4, 2), np.float32)
+    trained = compiled(ops, "w l", "y", train=True)
+    _, tape = trained.forward({"w": w, "l": lengths})
+    grad = trained.backward(tape, {"y": g})["w"]
+    made = rnncc.compile(net(both, "w l g", "y dw"), shapes=shapes)
+    assert isinstance(made, Model)
+    np.testing.assert_array_equal(made.run({"w": w, "l": lengths, "g": g})["dw"], grad)
+    for n in range(6):  # by finite differences
+        moved = [largest(w + d * (np.arange(6) == n), [3, 0, 1, 2], 2)[0] for d in (-1e-3, 1e-3)]
+        np.testing.assert_allclose(((moved[1] - moved[0]) * g).sum() / 2e-3, grad[n], 1e-3, 1e-5)
+
+
+def test_steps_that_an_input_tells() -> None:
+    """They are as many as the longest part has rows, or the call fails."""
+    ops = [
+        op("PackRNNSequence", "x l", "p"),
+        op("Mul", "p z", "y"),
+        op("UnpackRNNSequence", "y l", "u"),
+    ]
+    model = rnncc.compile(net(ops, "x z l", "y u"), shapes={"x": "S,3", "z": "T,N,3"})
+    assert isinstance(model, Model)
+    x = drawn(2)["x"]
+    for lengths, steps in (([2, 0, 3, 1], 3), ([6], 6), ([3, 3], 3), ([2, 4], 5), ([2, 4], 3)):
+        z = np.random.default_rng(5).standard_normal((steps, len(lengths), 3), np.float32)
+        given = {"x": x, "z": z, "l": np.array(lengths, np.int32)}
+        if steps != max(lengths):
+            with pytest.raises(RunError):
+                model.run(given)
+            continue
+        got = model.run(given)
+        rows = [x[part] * z[: part.stop - part.start, n] for n, part in enumerate(parts(lengths))]
+        np.testing.assert_array_equal(got["u"], np.concatenate(rows))
+        inside = np.arange(steps)[:, None] < np.array(lengths)
+        assert not got["y"][~inside].any()
+
+
+def test_a_size_of_a_loop_that_no_input_tells() -> None:
+    """Though the loop shows that it is time."""
+    step = net([op("Add", "h_t x_t", "h_n")], "h_t x_t", "h_n")
+    links = {
+        "recurrent_states": ["h"],
+        "initial_recurrent_state_ids": [1],
+        "link_internal": ["h_t", "h_n", "x_t"],
+        "link_external": ["h", "h", "p"],
+        "link_offset": [0, 1, 0],
+        "alias_src": ["h"],
+        "alias_dst": ["hs"],
+        "alias_offset": [1],
+    }
+    ops = [
+        op("PackRNNSequence", "x l", "p"),
+        op("RecurrentNetwork", "p h0", "hs w", step_net=step, **links),
+    ]
+    ops += [op("UnpackRNNSequence", "hs l", "u")]
+    with pytest.raises(CompileError, match=r'shape of "p" cannot be inferred .an input with as'):
+        import_net(net(ops, "x l h0", "u"), shapes={"x": "S,3", "h0": "1,N,3"})
+
+
+def test_parts_by_number() -> None:
+    """With lengths that are sizes, too."""
+    fill = net([op("GivenTensorIntFill", "", "i", shape=[3], values=[2, 0, 2])], "", "")
+    ops = [
+        op("Shape", "z", "long"),
+        op("Cast", "long", "l", to=2),
+        op("LengthsGather", "x l i", "y"),
+    ]
+    program = import_net(net(ops, "x z", "y"), fill, shapes={"z": "A,3,2", "x": "A + 5,2"})
+    x = np.arange(18, dtype=np.float32).reshape(9, 2)
+    got = run(program, {"x": x, "z": np.zeros((4, 3, 2), np.float32)})["y"]
+    np.testing.assert_array_equal(got, np.concatenate([x[7:], x[:4], x[7:]]))
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ def softmax(x: Array) -> Array:
 A, B, X = real(2, 3, 4), real(2, 3, 4), real(2, 3, 6)
 ROW, COLUMN = real(4), real(3)
 IMAGE = real(2, 4, 6, 7)
+PIECES = ([-1.0, 0.0, 2.0], [-1.0, 1.0, -1.0]), ([-0.5, 0.5, 1.0], [-0.5, 0.5, 2.0])
+"""Two functions: where they bend, and their values there."""
+TABLES = [np.array(row, np.float32) for row in ([-1, 0, 2], [2, -1], [1, 1])]
+"""Bounds, slopes and intercepts of the first."""
 CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("Sigmoid", [A], {}, sigmoid),
     ("Tanh", [A], {}, np.tanh),
@@ -57,6 +61,21 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ),
     ("IsNaN", [np.array([[0, np.nan], [np.inf, -np.nan]], np.float32)], {}, np.isnan),
     ("Sqr", [A], {}, np.square),
+    (
+        "PiecewiseLinearTransform",
+        [2 * real(9, 2)],
+        {"bounds": [-1.0, 0.0, 2.0, -0.5, 0.5, 1.0], "slopes": [2.0, -1.0, 1.0, 3.0]}
+        | {"intercepts": [1.0, 1.0, 0.0, -1.0]},
+        lambda x: np.stack([np.interp(x[:, i], *PIECES[i]) for i in (0, 1)], 1),
+    ),
+    *(
+        ("PiecewiseLinearTransform", [2 * real(*shape), *TABLES], {"binary": 1}, function)
+        for shape, function in (
+            ((9,), lambda x, *_: np.interp(x, *PIECES[0])),
+            ((9, 1), lambda x, *_: np.interp(x, *PIECES[0])),
+            ((9, 2), lambda x, *_: np.interp(x[:, 1:], *PIECES[0]) * [-1, 1] + [1, 0]),
+        )
+    ),
     ("Reciprocal", [positive(3)], {}, lambda x: 1 / x),
     ("Swish", [A], {}, lambda x: x * sigmoid(x)),
     ("Clip", [A], {"min": -0.5, "max": 0.25}, lambda x: np.clip(x, -0.5, 0.25)),
@@ -341,6 +360,7 @@ def test_every_operator_is_tested() -> None:
     tested |= {name.partition("-")[2] for name in REAL}
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
     tested |= {"Conv", "ConvTranspose", "TopK"}  # test_spatial.py
+    tested |= {"LengthsTopK", "LengthsGather"}  # test_lengths.py
     same = {"AliasWithName", "CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
     same |= {f"{kind}Pool{rank}D" for kind in ("Average", "Max") for rank in (2, 3)} - tested
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}

@@ -41,7 +41,7 @@ class PackedWords:
         self.words = -(-self.depth // self.group)
         self.count: Value = I64(self.words)
         self.block = op.slots.data * self.group
-        self.stripe = op.stripe.data or op.slots.data * op.panel.data
+        self.stripe = op.geometry.columns
         self.item = ITEM_BYTES[weights.dtype]
         self.bytes = self.block * self.item
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
@@ -13,6 +14,7 @@ from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Unary
 from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import reciprocal, times
@@ -172,6 +174,97 @@ class Bucketize(Operator):
         e[self.ys[0]] = reduce(b.add, (b.cast(flag, "i32") for flag in reached))
 
 
+class PiecewiseLinearTransform(Operator):
+    """Y = slope X + intercept, of the piece of the column's function that X lies in; X beyond the
+    first or the last bound counts as that bound. Columns have functions of equally many pieces, one
+    behind another in `slopes` and `intercepts`, and in `bounds`, which are one more for each; or
+    X1, X2 and X3 have bounds, slopes and intercepts. With `binary` there is one function, of X's
+    last column; a first column becomes 1 - Y of that.
+
+    Refused: some of the three as arguments and others as inputs; arguments whose bounds fall; as
+    many bounds as no number of functions has; tables of symbolic sizes.
+    """
+
+    inputs = (1, 4)
+    names: ClassVar[tuple[str, ...]] = ("bounds", "slopes", "intercepts")
+
+    def setup(self, maker: Resolver) -> None:
+        self.binary = self.args.flag("binary")
+        self.tables = [[float(v) for v in self.args.floats(name)] for name in self.names]
+        tables = [table for table in self.tables if table]
+        if len(tables) not in (0, 3) or len(self.xs) != (1 if tables else 4):
+            what = "has not bounds, slopes and intercepts as three arguments, or as three inputs"
+            raise self.error(what)
+        if tables:
+            groups, pieces = self._counts(*map(len, tables))
+            bounds = np.reshape(tables[0], (groups, pieces + 1))
+            if not (np.diff(bounds) >= 0).all():
+                raise self.error("argument 'bounds' falls")
+
+    def _counts(self, bounds: int, slopes: int, intercepts: int) -> tuple[int, int]:
+        """How many functions there are, and how many pieces each has."""
+        groups = bounds - slopes
+        if slopes != intercepts or groups < 1 or slopes < groups or slopes % groups:
+            what = f"{bounds} bounds, {slopes} slopes and {intercepts} intercepts fit no functions"
+            raise self.error(what)
+        return groups, slopes // groups
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, *self.ys)
+        s.same_shape(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is None or any(s.dims(x) is None for x in self.xs[1:]):
+            return
+        if self.binary:
+            if len(dims) not in (1, 2) or (len(dims) == 2 and dims[1] not in (1, 2)):
+                raise self.error(f"data of shape {s.text(dims)}, expected one column, or two")
+        elif len(dims) != 2:
+            raise self.error(f"data of shape {s.text(dims)}, expected rows and columns")
+        if not any(s.is_open(d) for x in self.xs[1:] for d in s.known(x)):
+            groups, _ = self._sizes(s)
+            if not self.binary:
+                s.expect(self.xs[0], (dims[0], groups))
+            elif groups != 1:
+                raise self.error(f"has {groups} functions, and 'binary' says one")
+
+    def _sizes(self, s: Shapes) -> tuple[int, int]:
+        counts = [len(table) for table in self.tables if table]
+        sizes = [product(s.known(x)) for x in self.xs[1:]]
+        if not all(size.is_static for size in sizes):
+            raise self.error("has tables of symbolic sizes")
+        return self._counts(*(counts or map(int, sizes)))
+
+    def build(self, e: Emitter) -> None:
+        b, x = e.b, e[self.xs[0]]
+        dims, (groups, pieces) = dims_of(x), self._sizes(e.shapes)
+        tables = [b.constant(np.array(table, np.float32)) for table in self.tables if table]
+        tables = tables or [e[table] for table in self.xs[1:]]
+        columns = int(dims[1]) if len(dims) == 2 else 1
+        x = b.slice(b.reshape(x, (dims[0], columns)), 1, columns - groups, groups)
+        y = _on_pieces(b, x, tables, groups, pieces)
+        if columns != groups:
+            y = b.concat([b.sub(b.full_like(y, 1.0), y), y], 1)
+        e[self.ys[0]] = b.reshape(y, dims)
+
+
+def _on_pieces(
+    b: Builder, x: SSAValue, tables: Sequence[SSAValue], groups: int, pieces: int
+) -> SSAValue:
+    """Of each column of x its function, given bounds, slopes and intercepts of all columns."""
+    bounds = b.reshape(tables[0], (groups, pieces + 1))
+    low, high = (b.reshape(b.slice(bounds, 1, at, 1), (groups,)) for at in (0, pieces))
+    inner = b.slice(bounds, 1, 1, pieces - 1)
+    above = b.compare("gt", b.reshape(x, (*dims_of(x), 1)), inner)
+    piece = b.reduce("sum", b.cast(above, "i32"), [2])
+    piece = b.select(b.compare("ge", x, high), b.full_like(piece, pieces - 1), piece)
+    first = b.mul(b.iota((groups,), 0, "i32"), b.fill(pieces, (), "i32"))
+    place = b.add(piece, first)
+    slope, intercept = (
+        b.gather(b.reshape(table, (groups * pieces,)), place, 0) for table in tables[1:]
+    )
+    return b.add(b.mul(slope, b.minimum(b.maximum(x, low), high)), intercept)
+
+
 class SquareRootDivide(RowMul):
     """Y[n] = X0[n] / sqrt(X1[n]), X0[n] where X1[n] is 0.
 
@@ -224,6 +317,7 @@ OPERATORS: dict[str, type[Operator]] = {
     kind.__name__: kind
     for kind in (
         *(ReplaceNaN, IsNaN, HasElements, IsEmpty, RowMul, MakeTwoClass, StumpFunc, Bucketize),
+        PiecewiseLinearTransform,
         *(ReduceFrontWeightedSum, SquareRootDivide, SinusoidPositionEncoding),
     )
 }

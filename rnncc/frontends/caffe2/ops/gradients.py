@@ -223,6 +223,7 @@ _READ = {
     "dy0 x0 y0": "ReduceSum ReduceMean ReduceL1 ReduceL2",
     "x0 x1 dy0": "LabelCrossEntropy CrossEntropy CosineEmbeddingCriterion",
     "dy0 y1 x0": "TopK",
+    "x1 y1 dy0": "LengthsTopK",
     "dy0 x0 x1": "SigmoidCrossEntropyWithLogits BernoulliJSD",
     "dy0 x0 x1 x2": "WeightedSigmoidCrossEntropyWithLogits",
     "x* y0 dy1": "SoftmaxWithLoss SpatialSoftmaxWithLoss",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import inf
 
 from xdsl.ir import SSAValue
@@ -15,7 +16,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import along, move_axis
-from rnncc.nn.reduction import smallest
+from rnncc.nn.ranking import top_of_parts
+from rnncc.nn.reduction import largest, smallest
 
 
 class PackSegments(OfParts):
@@ -67,12 +69,14 @@ class PackSegments(OfParts):
 
 class PackRNNSequence(OfParts):
     """Y[t, k] = row t of part k, of the rows X0 in parts of lengths X1, and zeros behind its last
-    row. Lengths below 0, or that are not together as many as the rows, make the call fail.
+    row, as many steps as the longest part has rows. Lengths below 0, or that are not together as
+    many as the rows, or of which the longest is not what another input says, make the call fail.
 
-    Refused: lengths that are not known at compile time.
+    Refused: lengths that are not known at compile time, where no input has as many steps.
     """
 
     inputs, lengths = (2, 2), 1
+    size_hint = "an input with as many steps tells it; PackSegments takes `max_length`"
 
     def shows(self) -> Blob:
         return self.xs[0]
@@ -83,17 +87,18 @@ class PackRNNSequence(OfParts):
         dims, count, most = s.dims(self.xs[0]), s.dims(self.xs[1]), _longest(s, self.xs[1])
         if dims is not None and len(dims) < 2:
             raise self.error(f"data of shape {s.text(dims)}, expected rows of features")
-        if dims is not None and count is not None and most is not None:
-            s.expect(self.ys[0], (most, *count, *dims[1:]))
-
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and _longest(s, self.xs[1]) is None:
-            raise self.unknown_content(self.xs[1])
+        if dims is not None and count is not None:
+            steps = s.fresh() if most is None else Dim.of(most)
+            s.expect(self.ys[0], (steps, *count, *dims[1:]))
 
     def build(self, e: Emitter) -> None:
-        b, parts, x, most = e.b, self.parts(e), e[self.xs[0]], _longest(e.shapes, self.xs[1])
-        assert most is not None
-        rows, _ = _beside(b, x, e[self.xs[1]], parts.starts, most, 0, parts.fit)
+        b, parts, x, lengths = e.b, self.parts(e), e[self.xs[0]], e[self.xs[1]]
+        steps, fit = e.dims(self.ys[0])[0], parts.fit
+        if _longest(e.shapes, self.xs[1]) is None:
+            counts = b.concat([b.cast(lengths, "i64"), b.fill(0, (1,), "i64")], 0)
+            fits = b.compare("eq", largest(b, counts, [0]), b.size(steps))
+            fit = b.logical("and", fit, fits)
+        rows, _ = _beside(b, x, lengths, parts.starts, steps, 0, fit)
         e[self.ys[0]] = move_axis(b, rows, 1, 0)
 
 
@@ -132,6 +137,92 @@ class LengthsPad(OfParts):
         e[self.ys[0]] = b.reshape(rows, e.dims(self.ys[0]))
 
 
+class LengthsTopK(OfParts):
+    """Y0[n], Y1[n] = the `k` largest elements of part n of the vector X0, of lengths X1, largest
+    first, of equal ones the first one first, and their places in the part as int32; 0 and -1 behind
+    the last of a part that has fewer. Lengths below 0, or that are not together as many as the
+    elements, make the call fail.
+
+    Refused: elements other than float32; `k` below 1.
+    """
+
+    inputs, outputs, lengths = (2, 2), (2, 2), 1
+
+    def setup(self, maker: Resolver) -> None:
+        self.count = self.args.int("k", -1)
+        if self.count < 1:
+            raise self.error(f"argument 'k' is {self.count}, expected 1 or more")
+
+    def shows(self) -> Blob:
+        return self.xs[0]
+
+    def infer(self, s: Shapes) -> None:
+        x, lengths = self.xs
+        s.expect_dtypes("f32", x, self.ys[0])
+        s.expect_dtype(self.ys[1], "i32")
+        dims = s.dims(x)
+        if dims is None:
+            s.expect(x, (s.fresh(),))
+        elif len(dims) != 1:
+            raise self.error(f"data of shape {s.text(dims)}, expected a vector")
+        super().infer(s)
+        parts = s.dims(lengths)
+        if parts is not None:
+            for y in self.ys:
+                s.expect(y, (*parts, self.count))
+
+    def build(self, e: Emitter) -> None:
+        b, parts, x = e.b, self.parts(e), e[self.xs[0]]
+        (count,), (size,) = e.dims(self.xs[1]), e.dims(self.xs[0])
+        places = top_of_parts(b, b.stop_gradient(x), parts.part, count, self.count)
+        is_none = b.compare("lt", places, b.full_like(places, 0))
+        row = b.select(is_none, b.size(size), places)
+        e[self.ys[0]] = b.gather(b.concat([x, b.fill(0.0, (1,))], 0), row, 0)
+        within = b.select(is_none, places, b.sub(places, along(b, parts.starts, 0, 2)))
+        e[self.ys[1]] = b.cast(within, "i32")
+
+
+class LengthsGather(OfParts):
+    """Y = the rows X0 of the parts that X2 numbers, one behind another; X1 has the parts' lengths.
+
+    Refused: lengths or numbers that are not known at compile time.
+    """
+
+    inputs, lengths = (3, 3), 1
+
+    def shows(self) -> Blob:
+        return self.xs[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[0], self.ys[0])
+        self.expect_indices(self.xs[2])
+        dims, parts = s.dims(self.xs[0]), self._parts(s)
+        if dims is not None and parts is not None:
+            total = sum((size for _, size in parts), Dim.of(0))
+            s.expect(self.ys[0], (total, *dims[1:]))
+
+    def _parts(self, s: Shapes) -> list[tuple[Dim, Dim]] | None:
+        """Where each part that is asked for begins, and how many rows it has."""
+        sizes, numbers = (s.value(x) for x in self.xs[1:])
+        if sizes is None or numbers is None:
+            return None
+        for number in numbers:
+            if not number.is_static or not 0 <= int(number) < len(sizes):
+                raise self.error(f"takes part {number} of {len(sizes)}")
+        starts = list(accumulate(sizes, initial=Dim.of(0)))
+        return [(starts[n], sizes[n]) for n in map(int, numbers)]
+
+    def assume(self, s: Shapes, level: int) -> None:
+        for x in self.xs[1:]:
+            self.require_content(s, level, x)
+
+    def build(self, e: Emitter) -> None:
+        x, parts = e[self.xs[0]], self._parts(e.shapes) or ()
+        rows = [e.b.slice(x, 0, start, size) for start, size in parts]
+        e[self.ys[0]] = e.b.concat(rows, 0) if rows else e.b.slice(x, 0, 0, 0)
+
+
 def _longest(s: Shapes, lengths: Blob) -> int | None:
     """The rows of the longest part, where lengths are known."""
     known = s.value(lengths)
@@ -145,7 +236,7 @@ def _beside(
     x: SSAValue,
     lengths: SSAValue,
     starts: SSAValue,
-    most: int,
+    most: Dim | int,
     pad: float,
     fit: SSAValue,
 ) -> tuple[SSAValue, SSAValue]:
@@ -262,7 +353,9 @@ def _behind_each_other(b: Builder, x: SSAValue, lengths: SSAValue, rows: Dim) ->
 
 
 OPERATORS: dict[str, type[Operator]] = {
+    "LengthsGather": LengthsGather,
     "LengthsPad": LengthsPad,
+    "LengthsTopK": LengthsTopK,
     "PackRNNSequence": PackRNNSequence,
     "PackSegments": PackSegments,
     "UnpackRNNSequence": UnpackRNNSequence,

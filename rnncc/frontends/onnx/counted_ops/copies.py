@@ -73,7 +73,7 @@ def resized(n: Node, inputs: Operands) -> Value | None:
         return Partial.counted(n.built_as(name), x.axis, x.count)
     count = _some_or_none(n, x.count, number)
     n.inputs[0] = last_again(n, x, count)
-    return resized_rows(n, x.axis, count, number)
+    return resized_rows(n, axes, places, at, count)
 
 
 def _some_or_none(n: Node, count: SSAValue, number: Dim | SSAValue) -> SSAValue:

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted.decided import decided_sizes, settled
-from rnncc.frontends.onnx.counted.rows import MOST_COUNTED, Partial, counted_along
+from rnncc.frontends.onnx.counted.rows import MOST_COUNTED, counted_along
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_sizes import bounded_number, is_computed
 from rnncc.frontends.onnx.values import Value, sizes_value
@@ -114,22 +114,27 @@ def is_stretched(n: Node) -> bool:
     return n.opset < 18 or n.one_of("keep_aspect_ratio_policy", POLICIES) == POLICIES[0]
 
 
-def resized_rows(n: Node, axis: int, rows: SSAValue, number: Dim | SSAValue) -> Value | None:
+def resized_rows(
+    n: Node, axes: list[int], places: Sequence[Dim | SSAValue], at: int, rows: SSAValue
+) -> Value | None:
     """X, of which so many rows along an axis count, behind which the last of them stands again,
-    with another number of rows; None where nothing bounds this, or weights see where rows end."""
-    how, dims, places = _how(n), n.dims(), n.places(3)
-    axes = resized_axes(n, len(dims))
+    with another number of rows; None where nothing bounds this, or weights see where rows end.
+
+    Args:
+        axes: those that have new sizes, which are `places`; `at` of them is that of the rows.
+    """
+    how, number = _how(n), places[at]
     if how.antialias or how.exclude_outside:
         return None
     bounded = bounded_number(n, number) if isinstance(number, SSAValue) else (None, number)
     if bounded is None:
         return None
     count, most = bounded
-    places[axes.index(axis)] = most
-    n.inputs[3] = sizes_value([place for place in places if isinstance(place, Dim)])
-    resized = _resized(n, how, axes, {} if count is None else {axis: count}, {axis: rows})
-    value = n.scope.value(n, 0, resized)
-    return value if count is None else Partial.counted(value, axis, count)
+    sizes = [*places[:at], most, *places[at + 1 :]]
+    n.inputs[3] = sizes_value([size for size in sizes if isinstance(size, Dim)])
+    counts = {} if count is None else {axes[at]: count}
+    value = n.scope.value(n, 0, _resized(n, how, axes, counts, {axes[at]: rows}))
+    return counted_along(value, counts) if counts else value
 
 
 def _floats(n: Node, how: Resizing) -> SSAValue:
