@@ -337,8 +337,9 @@ class ModelContext:
         raise next(iter(self.undecided.values())) from error
 
     def learnt_from(self, error: CompileError) -> Learnt | None:
-        """What must be true of sizes where the error is that they differ."""
-        return self._learnt(error.differ, self.branches > 0)
+        """What must be true of sizes where the error is that they differ; that branches go on where
+        it is that these do."""
+        return self.known.goes_on(error) or self._learnt(error.differ, self.branches > 0)
 
     def fork(self, error: CompileError, size: Dim, other: Dim) -> Fork | None:
         """What choosing either branch tells, where they depend on whether two sizes are equal."""

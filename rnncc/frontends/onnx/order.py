@@ -28,7 +28,7 @@ def in_order(graph: GraphProto) -> list[Numbered]:
     order, seen = dict[int, None](), set[int]()
     while pending:
         index = pending[-1]
-        before = [makers[name] for name in _reads(nodes[index]) if name in makers]
+        before = [makers[name] for name in reads(nodes[index]) if name in makers]
         missing = [other for other in before if other not in seen]
         seen.add(index)
         if missing:
@@ -40,10 +40,17 @@ def in_order(graph: GraphProto) -> list[Numbered]:
     return [(index, nodes[index]) for index in order]
 
 
-def _reads(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, or that graphs inside mention."""
+def reads(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads, or that graphs inside read of those around."""
     yield from node.input
     for graph in graphs_in(node):
-        for inner in graph.node:
-            yield from _reads(inner)
-        yield from (output.name for output in graph.output)
+        own = {*defined(graph), *(each.name for each in graph.input)}
+        inside = [name for inner in graph.node for name in reads(inner)]
+        yield from (n for n in (*inside, *(o.name for o in graph.output)) if n not in own)
+
+
+def defined(graph: GraphProto) -> Iterator[str]:
+    """The names that a graph's nodes and initialisers give."""
+    yield from (name for node in graph.node for name in node.output if name)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)

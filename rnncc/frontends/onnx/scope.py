@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.counted.rows import READERS, Crossed, Partial
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.followers import nodes_of
 from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.functions import (
     arguments_of,
@@ -25,7 +26,6 @@ from rnncc.frontends.onnx.functions import (
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.opset6 import read_as_7
-from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import MAX_NODES, opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.texts import may_fold
@@ -178,7 +178,7 @@ class Scope:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
         self.results = {name for node in graph.node for name in node.output}
-        for index, op in in_order(graph):
+        for index, op in nodes_of(graph, self.model.known.uneven_names):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 

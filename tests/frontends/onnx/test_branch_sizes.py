@@ -136,6 +136,62 @@ def test_a_branch_that_the_rest_cannot_take_is_not_built() -> None:
         compiled.run({"x": x[:, :7]})
 
 
+SQUEEZED = [node("Squeeze", "x axis", "a")]
+GOING_ON = {
+    "a reshape": [node("Reshape", "chosen rows", "y")],
+    "two ways that meet": [
+        *(node("Neg", "chosen", "less"), node("Relu", "chosen", "more")),
+        *(node("Add", "less more", "sum"), node("Flatten", "sum", "y")),
+    ],
+    "what it reads is computed from it": [
+        *(node("ReduceSum", "chosen", "all", keepdims=0), node("Mul", "chosen all", "scaled")),
+        *(node("Reshape", "scaled rows", "flat"), node("Relu", "flat", "y")),
+    ],
+}
+
+
+def _squeezed(rest: list[Any]) -> Any:
+    """x [N, 1, T] or [N, T] of it, then the rest."""
+    branches = {
+        "then_branch": graph(SQUEEZED, [], [info("a", None)]),
+        "else_branch": graph(_kept("b"), [], [info("b", None)]),
+    }
+    inputs = [info("x", ["N", 1, "T"]), info("c", [], "i1")]
+    nodes = [node("If", "c", "chosen", **branches), *rest]
+    constants = NUMBERS | {"rows": np.array([0, -1])}
+    return model(nodes, inputs, [info("y", None)], constants, opset=18)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", GOING_ON)
+def test_branches_go_on_until_their_ranks_meet(name: str) -> None:
+    made = _squeezed(GOING_ON[name])
+    made.graph.node.extend([made.graph.node.pop(0)])  # in any order
+    compiled = rnncc.compile(made)
+    made = _squeezed(GOING_ON[name])
+    for condition in (True, False):
+        inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)}
+        inputs["c"] = np.array(condition)
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [node("Relu", "chosen", "y")],
+        [
+            *(node("Relu", f"{i or 'chosen'}", f"{i + 1}") for i in range(20)),
+            node("Reshape", "20 rows", "y"),
+        ],
+        [node("Relu", "chosen", "a"), node("Reshape", "a rows", "y")],
+    ],
+    ids=["an output", "after too many nodes", "a branch has another value of the name"],
+)
+def test_ranks_that_do_not_meet(rest: list[Any]) -> None:
+    with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x T and as'):
+        rnncc.compile(_squeezed(rest))
+
+
 def test_a_rank_that_the_rest_takes_either_way_is_refused() -> None:
     condition = [node("Less", "t eight", "c")]
     mean = [node("ReduceMean", "x axis", "a", keepdims=0)]

@@ -1,0 +1,127 @@
+"""Branches that go on: what reads the results of an `If` is done in each of its branches.
+
+In: a graph, and names of results of which its branches give tensors of other ranks or types, as
+`x.squeeze(1) if c else x` does. Out: the graph with the nodes that read these inside both branches,
+where they may make the results meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rnncc.frontends.onnx.order import Numbered, defined, in_order, reads
+from rnncc.frontends.onnx.reading import onnx_package
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+BRANCHES = ("then_branch", "else_branch")
+
+
+def nodes_of(graph: GraphProto, names: Collection[str]) -> list[Numbered]:
+    """The nodes of that graph and their numbers, in an order in which they can run."""
+    return in_order(with_followers(graph, names) if names else graph)
+
+
+def with_followers(graph: GraphProto, names: Collection[str]) -> GraphProto:
+    """The graph, of which each `If` that gives one of some names goes on with what reads it; as it
+    is where the graph itself gives that name, or where a branch has another value of a name that a
+    reader mentions."""
+    nodes, changed = list(graph.node), False
+    given = {output.name for output in graph.output}
+    while (found := _next(nodes, names, given)) is not None:
+        choice, followers = found
+        gone = {id(choice), *map(id, followers)}
+        nodes = [node for node in nodes if id(node) not in gone]
+        read = given.union(*map(reads, nodes))
+        nodes.append(_joined(choice, followers, names, read))
+        changed = True
+    if not changed:
+        return graph
+    result = type(graph)()
+    result.CopyFrom(graph)
+    del result.node[:]
+    result.node.extend(nodes)
+    return result
+
+
+def _next(
+    nodes: Sequence[NodeProto], names: Collection[str], given: Collection[str]
+) -> tuple[NodeProto, list[NodeProto]] | None:
+    """An `If` that can go on, and what it goes on with."""
+    for node in nodes:
+        uneven = [name for name in node.output if name in names]
+        if node.op_type != "If" or not uneven or not given.isdisjoint(uneven):
+            continue
+        followers = _followers(nodes, node, uneven)
+        if followers and not _hidden(node, followers):
+            return node, followers
+    return None
+
+
+def _followers(
+    nodes: Sequence[NodeProto], choice: NodeProto, uneven: Iterable[str]
+) -> list[NodeProto]:
+    """The nodes that read some results of an `If`, and those between it and these."""
+    behind = _behind(nodes, choice.output)
+    makers = {name: node for node in behind for name in node.output if name}
+    wanted = set(uneven)
+    waiting = [node for node in behind if not wanted.isdisjoint(reads(node))]
+    followers = dict[int, Any]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in followers:
+            followers[id(node)] = node
+            waiting += [makers[name] for name in reads(node) if name in makers]
+    return [node for node in behind if id(node) in followers]
+
+
+def _behind(nodes: Sequence[NodeProto], names: Iterable[str]) -> list[NodeProto]:
+    """The nodes that read some names, or what is computed of them."""
+    reached, behind = set(names), dict[int, Any]()
+    while more := [n for n in nodes if id(n) not in behind and not reached.isdisjoint(reads(n))]:
+        behind |= {id(node): node for node in more}
+        reached.update(name for node in more for name in node.output if name)
+    return [node for node in nodes if id(node) in behind]
+
+
+def _hidden(choice: NodeProto, followers: Sequence[NodeProto]) -> bool:
+    """Whether a branch has a value of its own of a name that its followers mention."""
+    mentioned = {name for node in followers for name in (*reads(node), *node.output) if name}
+    mentioned |= {*choice.output}
+    for graph in (a.g for a in choice.attribute if a.name in BRANCHES):
+        passed = zip((o.name for o in graph.output), choice.output, strict=False)
+        if not mentioned.isdisjoint({*defined(graph)} - {a for a, b in passed if a == b}):
+            return True
+    return False
+
+
+def _joined(
+    choice: NodeProto,
+    followers: Sequence[NodeProto],
+    names: Collection[str],
+    read: Collection[str],
+) -> NodeProto:
+    """The `If` that goes on: it gives what its followers do in the place of what they read.
+
+    Args:
+        read: the names that something else reads.
+    """
+    helper = onnx_package().helper
+    kept = [name for name in choice.output if name and name not in names]
+    new = [name for node in followers for name in node.output if name in read]
+    result = type(choice)()
+    result.CopyFrom(choice)
+    del result.output[:]
+    result.output.extend([*kept, *new])
+    for attribute in result.attribute:
+        if attribute.name not in BRANCHES:
+            continue
+        graph, inner = attribute.g, [output.name for output in attribute.g.output]
+        passed = zip(inner, choice.output, strict=False)
+        graph.node.extend(helper.make_node("Identity", [a], [b]) for a, b in passed if b and a != b)
+        graph.node.extend(followers)
+        del graph.output[:]
+        graph.output.extend(helper.make_empty_tensor_value_info(n) for n in (*kept, *new))
+    return result
