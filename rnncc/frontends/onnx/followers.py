@@ -47,7 +47,7 @@ def with_followers(graph: GraphProto, names: Collection[str]) -> GraphProto:
 
 
 def _next(
-    nodes: Sequence[NodeProto], names: Collection[str], given: Collection[str]
+    nodes: Sequence[NodeProto], names: Collection[str], given: set[str]
 ) -> tuple[NodeProto, list[NodeProto]] | None:
     """An `If` that can go on, and what it goes on with."""
     for node in nodes:

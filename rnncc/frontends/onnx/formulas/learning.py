@@ -147,7 +147,7 @@ class Known:
             tuple((one, other) for one, other in same if one != other),
             self.counted,
             *(frozenset(f.substitute(new) for f in held) for held in (self.shortened, self.whole)),
-            self.uneven,
+            uneven=self.uneven,
         )
 
 
