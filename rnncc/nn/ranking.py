@@ -73,8 +73,8 @@ def top_k(
         places = _first_places(b, _words(b, x, largest), count)
     else:
         places = _open_places(b, x, largest, count)
-    found = _elements_in_rows(b, x, places) if in_rows else gather_elements(b, x, places, last)
-    return move_axis(b, found, last, axis), move_axis(b, places, last, axis)
+    values = _elements_in_rows(b, x, places) if in_rows else gather_elements(b, x, places, last)
+    return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 
 
 def _is_known(x: SSAValue, count: Dim) -> bool:

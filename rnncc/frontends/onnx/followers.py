@@ -29,12 +29,12 @@ def with_followers(graph: GraphProto, names: Collection[str]) -> GraphProto:
     is where the graph itself gives that name, or where a branch has another value of a name that a
     reader mentions."""
     nodes, changed = list(graph.node), False
-    given = {output.name for output in graph.output}
-    while (found := _next(nodes, names, given)) is not None:
-        choice, followers = found
+    outputs = {output.name for output in graph.output}
+    while (growing := _next(nodes, names, outputs)) is not None:
+        choice, followers = growing
         gone = {id(choice), *map(id, followers)}
         nodes = [node for node in nodes if id(node) not in gone]
-        read = given.union(*map(reads, nodes))
+        read = outputs.union(*map(reads, nodes))
         nodes.append(_joined(choice, followers, names, read))
         changed = True
     if not changed:
@@ -47,12 +47,12 @@ def with_followers(graph: GraphProto, names: Collection[str]) -> GraphProto:
 
 
 def _next(
-    nodes: Sequence[NodeProto], names: Collection[str], given: set[str]
+    nodes: Sequence[NodeProto], names: Collection[str], outputs: set[str]
 ) -> tuple[NodeProto, list[NodeProto]] | None:
     """An `If` that can go on, and what it goes on with."""
     for node in nodes:
         uneven = [name for name in node.output if name in names]
-        if node.op_type != "If" or not uneven or not given.isdisjoint(uneven):
+        if node.op_type != "If" or not uneven or not outputs.isdisjoint(uneven):
             continue
         followers = _followers(nodes, node, uneven)
         if followers and not _hidden(node, followers):
@@ -66,8 +66,8 @@ def _followers(
     """The nodes that read some results of an `If`, and those between it and these."""
     behind = _behind(nodes, choice.output)
     makers = {name: node for node in behind for name in node.output if name}
-    wanted = set(uneven)
-    waiting = [node for node in behind if not wanted.isdisjoint(reads(node))]
+    read = set(uneven)
+    waiting = [node for node in behind if not read.isdisjoint(reads(node))]
     followers = dict[int, Any]()
     while waiting:
         node = waiting.pop()
@@ -79,10 +79,13 @@ def _followers(
 
 def _behind(nodes: Sequence[NodeProto], names: Iterable[str]) -> list[NodeProto]:
     """The nodes that read some names, or what is computed of them."""
-    reached, behind = set(names), dict[int, Any]()
-    while more := [n for n in nodes if id(n) not in behind and not reached.isdisjoint(reads(n))]:
-        behind |= {id(node): node for node in more}
-        reached.update(name for node in more for name in node.output if name)
+    reached, behind, before = set(names), dict[int, Any](), -1
+    while before < len(behind):  # twice, where the nodes are in order
+        before = len(behind)
+        for node in nodes:
+            if id(node) not in behind and not reached.isdisjoint(reads(node)):
+                behind[id(node)] = node
+                reached.update(name for name in node.output if name)
     return [node for node in nodes if id(node) in behind]
 
 
