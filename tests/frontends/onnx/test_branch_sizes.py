@@ -192,6 +192,17 @@ def test_ranks_that_do_not_meet(rest: list[Any]) -> None:
         rnncc.compile(_squeezed(rest))
 
 
+@pytest.mark.peers
+def test_ranks_that_sizes_decide_and_that_meet() -> None:
+    condition = [node("Less", "t eight", "c")]
+    mean = [node("ReduceMean", "x axis", "a", keepdims=0)]
+    made = _if(condition, mean, _kept("b"), [node("ReduceSum", "chosen", "y", keepdims=0)])
+    compiled = rnncc.compile(made)
+    for steps in (5, 8, 9):
+        inputs = {"x": np.linspace(-1, 2, 4 * steps, dtype=np.float32).reshape(2, steps, 2)}
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
 def test_a_rank_that_the_rest_takes_either_way_is_refused() -> None:
     condition = [node("Less", "t eight", "c")]
     mean = [node("ReduceMean", "x axis", "a", keepdims=0)]

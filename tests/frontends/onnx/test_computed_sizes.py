@@ -22,7 +22,7 @@ NUMBERS: dict[str, Any] = {
     },
     "zero": np.float32(0),
     "fill": np.float32(2.5),
-    "offon": np.float32([2, 3]),
+    "offon": np.array([2, 3], np.float32),
 }
 NUMBERS |= {name: rows(12, 3)[None] for name in ("lw", "lr")}
 RECURRENT = [
