@@ -1,8 +1,8 @@
 """Branches that go on: what reads the results of an `If` is done in each of its branches.
 
-In: a graph, and names of results of which its branches give tensors of other ranks or types, as
-`x.squeeze(1) if c else x` does. Out: the graph with the nodes that read these inside both branches,
-where they may make the results meet.
+In: nodes, and names of results of which its branches give tensors of other ranks or types, as
+`x.squeeze(1) if c else x` does. Out: nodes, of which those that read these are inside both
+branches, where they may make the results meet.
 """
 
 from __future__ import annotations
@@ -14,36 +14,24 @@ from rnncc.frontends.onnx.order import Numbered, defined, in_order, reads
 from rnncc.frontends.onnx.reading import onnx_package
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
 BRANCHES = ("then_branch", "else_branch")
 
 
-def nodes_of(graph: GraphProto, names: Collection[str]) -> list[Numbered]:
-    """The nodes of that graph and their numbers, in an order in which they can run."""
-    return in_order(with_followers(graph, names) if names else graph)
-
-
-def with_followers(graph: GraphProto, names: Collection[str]) -> GraphProto:
-    """The graph, of which each `If` that gives one of some names goes on with what reads it; as it
-    is where the graph itself gives that name, or where a branch has another value of a name that a
-    reader mentions."""
-    nodes, changed = list(graph.node), False
-    outputs = {output.name for output in graph.output}
-    while (growing := _next(nodes, names, outputs)) is not None:
+def nodes_of(
+    nodes: Iterable[NodeProto], outputs: Iterable[str], names: Collection[str]
+) -> list[Numbered]:
+    """The nodes of a graph or function and their numbers, in an order in which they can run; each
+    `If` among them that gives one of some names goes on with what reads it, but where that name is
+    an output, or where a branch has another value of a name that a reader mentions."""
+    nodes, ends = list(nodes), set(outputs)
+    while names and (growing := _next(nodes, names, ends)) is not None:
         choice, followers = growing
         gone = {id(choice), *map(id, followers)}
         nodes = [node for node in nodes if id(node) not in gone]
-        read = outputs.union(*map(reads, nodes))
-        nodes.append(_joined(choice, followers, names, read))
-        changed = True
-    if not changed:
-        return graph
-    result = type(graph)()
-    result.CopyFrom(graph)
-    del result.node[:]
-    result.node.extend(nodes)
-    return result
+        nodes.append(_joined(choice, followers, names, ends.union(*map(reads, nodes))))
+    return in_order(nodes)
 
 
 def _next(

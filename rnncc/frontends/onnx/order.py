@@ -6,7 +6,7 @@ as its own conversion to float16 writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rnncc.frontends.onnx.reading import graphs_in
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Numbered = tuple[int, "NodeProto"]
 
 
-def in_order(graph: GraphProto) -> list[Numbered]:
+def in_order(nodes: Sequence[NodeProto]) -> list[Numbered]:
     """Nodes and their numbers, each behind those whose results it reads.
 
     They stay where they are as far as that allows, and all of them where one reads its own results,
     by way of others.
     """
-    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    nodes, pending = list(graph.node), list(reversed(range(len(graph.node))))
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    pending = list(reversed(range(len(nodes))))
     order, seen = dict[int, None](), set[int]()
     while pending:
         index = pending[-1]

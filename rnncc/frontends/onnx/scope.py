@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.counted.rows import READERS, Crossed, Partial
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.followers import nodes_of
 from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.functions import (
     arguments_of,
@@ -178,7 +177,7 @@ class Scope:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
         self.results = {name for node in graph.node for name in node.output}
-        for index, op in nodes_of(graph, self.model.known.uneven_names):
+        for index, op in self.model.in_order(graph.node, [info.name for info in graph.output]):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 
@@ -392,7 +391,8 @@ class Scope:
         arguments = arguments_of(op, function, location)
         inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
-            for index, inside in enumerate(self.model.nodes_of(op, function)):
+            nodes = self.model.nodes_of(op, function)
+            for index, inside in self.model.in_order(nodes, function.output):
                 inner.run_node(inside, index, f"{place}: ")
         finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from rnncc_runtime import ArrayError
 
 import rnncc
@@ -190,6 +191,24 @@ def test_branches_go_on_until_their_ranks_meet(name: str) -> None:
 def test_ranks_that_do_not_meet(rest: list[Any]) -> None:
     with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x T and as'):
         rnncc.compile(_squeezed(rest))
+
+
+@pytest.mark.peers
+def test_branches_in_functions_go_on() -> None:
+    made = _squeezed(GOING_ON["a reshape"])
+    inside = [made.graph.node.pop(0), made.graph.node.pop(0)]
+    held = [node("Constant", "", n, value_ints=NUMBERS[n].tolist()) for n in ("axis",)]
+    held.append(node("Constant", "", "rows", value_ints=[0, -1]))
+    opsets = [helper.make_opsetid("", 18)]
+    nodes = [*held, *inside]
+    made.functions.append(helper.make_function("local", "flat", ["x", "c"], ["y"], nodes, opsets))
+    made.graph.node.append(node("flat", "x c", "y", domain="local"))
+    made.opset_import.append(helper.make_opsetid("local", 1))
+    compiled = rnncc.compile(made)
+    for condition in (True, False):
+        inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)}
+        inputs["c"] = np.array(condition)
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
 
 
 @pytest.mark.peers
