@@ -19,8 +19,11 @@ FEW, MANY = 3, 128
 OPEN_BLOCK = 32
 """Elements of a block, where the number of blocks is open: 16 are quicker for tens of elements in
 order (up to 1.5 times in many rows), 64 for thousands (the first 300 of 8400: 71, 46 and 37 us)."""
+WIDE = ("f64", "i64")
 PAIRS = 400
-"""Of 64 bits so many are compared in the time of looking for one element."""
+"""Of 64 bits so many are compared in the time of looking for one element of a known axis."""
+OPEN_PAIRS, OPEN_PAIRS_WIDE = 32, 160
+"""The same of an open axis, and there of 64 bits."""
 LOWER = (1 << 32) - 1
 """The lower half of an int64."""
 NONE, ANY = -(2.0**63), 2.0**63 - 2.0**53
@@ -58,16 +61,19 @@ def top_k(
 
     Of equal ones the earlier comes first; NaN counts as larger than any number. They are looked for
     one after another, along a long or open axis in blocks: 50 of 1000 in a 150th of the time of
-    comparing each with each, all of 1000 in a tenth. Each is compared with each among few of 64
-    bits, and for an open number in every row of time: a stream computes no loop inside its rows.
+    comparing each with each, all of 1000 in a tenth. Few are compared each with each, and so is an
+    open number in every row of time: a stream computes no loop inside its rows.
     """
     last = len(dims_of(x)) - 1
     x, count = move_axis(b, x, axis, last), Dim.of(count)
-    if _is_found(x, count):
+    in_rows = any(TIME in dim.symbols for dim in dims_of(x)[:-1]) and not _is_known(x, count)
+    if in_rows or count == 0 or _is_compared(x, count):
+        places = _places_of_ranks(b, ranks(b, x, largest), count)
+    elif _is_known(x, count):
         places = _first_places(b, _words(b, x, largest), count)
-        values = gather_elements(b, x, places, last)
     else:
-        values, places = _of_each_rank(b, x, ranks(b, x, largest), count)
+        places = _open_places(b, x, largest, count)
+    values = _elements_in_rows(b, x, places) if in_rows else gather_elements(b, x, places, last)
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 
 
@@ -98,33 +104,62 @@ def _next_of_parts(b: Builder, consts: Values, carry: Values, _: Values) -> tupl
     return [largest], [largest]
 
 
-def _is_found(x: SSAValue, count: Dim) -> bool:
-    """Whether `top_k` goes through the elements once for each that is asked for: of few of 64 bits
-    it takes less time to compare each with each."""
+def _is_known(x: SSAValue, count: Dim) -> bool:
+    return count.is_static and dims_of(x)[-1].is_static
+
+
+def _is_compared(x: SSAValue, count: Dim) -> bool:
+    """Whether it takes less time to compare each with each than to go through a known number of
+    elements once for each that is asked for: among few of 64 bits."""
+    is_wide = _is_known(x, count) and dtype_of(x) in WIDE
+    return is_wide and int(dims_of(x)[-1]) ** 2 < PAIRS * int(count)
+
+
+def _open_places(b: Builder, x: SSAValue, largest: bool, count: Dim) -> SSAValue:
+    """The places of an open number, or along an open axis: a call compares each with each, or looks
+    for one after another, as is quicker for its sizes."""
+    words = _words(b, x, largest)  # here, as a loop inside another one would compute them each time
+
+    def compared(b: Builder, consts: Values, _: Values, __: Values) -> tuple[Values, Values]:
+        return [_places_of_ranks(b, ranks(b, consts[0], largest), count)], []
+
+    def found(b: Builder, consts: Values, _: Values, __: Values) -> tuple[Values, Values]:
+        return [_first_places(b, consts[:-1], count)], []
+
+    size, pairs = dims_of(x)[-1], OPEN_PAIRS_WIDE if dtype_of(x) in WIDE else OPEN_PAIRS
+    is_few = b.compare("lt", b.size(size * size), b.size(count * pairs))
+    places = b.fill(0, (*dims_of(x)[:-1], count), "i64")
+    ways = (b.logical_not(is_few), found, words), (is_few, compared, [x])
+    for gate, body, read in ways:
+        [places], _ = b.scan([*read, gate], [places], [], body, length=Dim.of(1), gate=len(read))
+    return places
+
+
+def _elements_in_rows(b: Builder, x: SSAValue, places: SSAValue) -> SSAValue:
+    """The last axis' elements at some places: a stream cannot gather from all rows of time."""
     *lead, size = dims_of(x)
-    if count.is_static and size.is_static:
-        is_wide = dtype_of(x) in ("f64", "i64")
-        return count != 0 and not (is_wide and int(size) ** 2 < PAIRS * int(count))
-    return count != 0 and not any(TIME in dim.symbols for dim in lead)
+    last = len(lead)
+    wide, axes = (*lead, dims_of(places)[-1], size), [*range(last), last + 1]
+    place = b.broadcast(places, wide, range(last + 1))
+    is_there = b.compare("eq", place, b.iota(wide, last + 1, "i64"))
+    # a sum with zeros would lose the sign of -0.0
+    lowest = {"i32": -(2.0**31), "i64": NONE}.get(dtype_of(x), -math.inf)
+    chosen = b.select(is_there, b.broadcast(x, wide, axes), b.fill(lowest, (), dtype_of(x)))
+    return b.reduce("max", chosen, [last + 1])
 
 
-def _of_each_rank(b: Builder, x: SSAValue, rank: SSAValue, count: Dim) -> tuple[SSAValue, SSAValue]:
-    """The last axis' elements of the first ranks, and their places.
+def _places_of_ranks(b: Builder, rank: SSAValue, count: Dim) -> SSAValue:
+    """The places of the last axis' elements of the first ranks.
 
     Each is looked for among all of its own row: a scatter by rank takes half of the time on a
-    CPU, but on a GPU one thread does it alone, and streams cannot compute it row by row. Nor can
-    these gather from all rows of time: there elements are sums with zeros, of -0.0 too.
+    CPU, but on a GPU one thread does it alone, and streams cannot compute it row by row.
     """
-    *lead, size = dims_of(x)
+    *lead, size = dims_of(rank)
     last = len(lead)
     wide, axes = (*lead, count, size), [*range(last), last + 1]
     has_rank = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
     number = b.iota(wide, last + 1, "i64")
-    places = b.reduce("sum", b.select(has_rank, number, b.full_like(number, 0)), [last + 1])
-    if not any(TIME in dim.symbols for dim in lead):
-        return gather_elements(b, x, places, last), places
-    chosen = b.select(has_rank, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
-    return b.reduce("sum", chosen, [last + 1]), places
+    return b.reduce("sum", b.select(has_rank, number, b.full_like(number, 0)), [last + 1])
 
 
 def _words(b: Builder, x: SSAValue, largest: bool) -> Words:

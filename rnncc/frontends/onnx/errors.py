@@ -21,3 +21,17 @@ class NeedsValue(Unsupported):
     def __init__(self, location: Location, what: str, hint: str, inputs: Sequence[str]) -> None:
         super().__init__(location, what, hint)
         self.inputs = list(inputs)
+
+
+class Uneven(NeedsValue):
+    """Branches give other ranks, types or lists: nodes behind them may make these meet.
+
+    Args:
+        name: of the result.
+    """
+
+    def __init__(
+        self, location: Location, what: str, hint: str, inputs: Sequence[str], name: str
+    ) -> None:
+        super().__init__(location, what, hint, inputs)
+        self.name = name

@@ -102,7 +102,7 @@ class StackedRows(Value):
         """How many elements it has; None where that is open, or the run decides it."""
         if isinstance(self.stacked, Partial) or (self.earlier is not None and self.before is None):
             return None
-        if not all(item.is_tensor for item in (*self.front, *self.items)):
+        if any(isinstance(item, PossibleRows) for item in (*self.front, *self.items)):
             return None
         rows = Dim.of(0) if self.stacked is None else self.stacked.dims[0]
         return (self.before or Dim.of(0)) + rows + len(self.front) + len(self.items)

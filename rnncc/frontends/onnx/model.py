@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.followers import nodes_of
 from rnncc.frontends.onnx.formulas.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.functions import FunctionKey, inlined
 from rnncc.frontends.onnx.reading import Tensors
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from rnncc.frontends.onnx.node import Node, OnnxOperator
+    from rnncc.frontends.onnx.order import Numbered
 
 MAX_FOLDED_BYTES = 1 << 29
 """That may be computed at import of a model, whatever it holds itself."""
@@ -337,8 +339,14 @@ class ModelContext:
         raise next(iter(self.undecided.values())) from error
 
     def learnt_from(self, error: CompileError) -> Learnt | None:
-        """What must be true of sizes where the error is that they differ."""
-        return self._learnt(error.differ, self.branches > 0)
+        """What must be true of sizes where the error is that they differ; that branches go on where
+        it is that these do."""
+        return self.known.goes_on(error) or self._learnt(error.differ, self.branches > 0)
+
+    def in_order(self, nodes: Iterable[NodeProto], outputs: Iterable[str]) -> list[Numbered]:
+        """The nodes of a graph or function and their numbers, in an order in which they can run;
+        branches go on where it was learnt that they are to."""
+        return nodes_of(nodes, outputs, self.known.uneven_names)
 
     def fork(self, error: CompileError, size: Dim, other: Dim) -> Fork | None:
         """What choosing either branch tells, where they depend on whether two sizes are equal."""

@@ -6,7 +6,7 @@ as its own conversion to float16 writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rnncc.frontends.onnx.reading import graphs_in
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 Numbered = tuple[int, "NodeProto"]
 
 
-def in_order(graph: GraphProto) -> list[Numbered]:
+def in_order(nodes: Sequence[NodeProto]) -> list[Numbered]:
     """Nodes and their numbers, each behind those whose results it reads.
 
     They stay where they are as far as that allows, and all of them where one reads its own results,
     by way of others.
     """
-    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    nodes, pending = list(graph.node), list(reversed(range(len(graph.node))))
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    pending = list(reversed(range(len(nodes))))
     order, seen = dict[int, None](), set[int]()
     while pending:
         index = pending[-1]
-        before = [makers[name] for name in _reads(nodes[index]) if name in makers]
+        before = [makers[name] for name in reads(nodes[index]) if name in makers]
         missing = [other for other in before if other not in seen]
         seen.add(index)
         if missing:
@@ -40,10 +40,17 @@ def in_order(graph: GraphProto) -> list[Numbered]:
     return [(index, nodes[index]) for index in order]
 
 
-def _reads(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, or that graphs inside mention."""
+def reads(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads, or that graphs inside read of those around."""
     yield from node.input
     for graph in graphs_in(node):
-        for inner in graph.node:
-            yield from _reads(inner)
-        yield from (output.name for output in graph.output)
+        own = {*defined(graph), *(each.name for each in graph.input)}
+        inside = [name for inner in graph.node for name in reads(inner)]
+        yield from (n for n in (*inside, *(o.name for o in graph.output)) if n not in own)
+
+
+def defined(graph: GraphProto) -> Iterator[str]:
+    """The names that a graph's nodes and initialisers give."""
+    yield from (name for node in graph.node for name in node.output if name)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)

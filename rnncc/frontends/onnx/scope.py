@@ -25,7 +25,6 @@ from rnncc.frontends.onnx.functions import (
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.opset6 import read_as_7
-from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import MAX_NODES, opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.texts import may_fold
@@ -178,7 +177,7 @@ class Scope:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
         self.results = {name for node in graph.node for name in node.output}
-        for index, op in in_order(graph):
+        for index, op in self.model.in_order(graph.node, [info.name for info in graph.output]):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 
@@ -392,7 +391,8 @@ class Scope:
         arguments = arguments_of(op, function, location)
         inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
-            for index, inside in enumerate(self.model.nodes_of(op, function)):
+            nodes = self.model.nodes_of(op, function)
+            for index, inside in self.model.in_order(nodes, function.output):
                 inner.run_node(inside, index, f"{place}: ")
         finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from rnncc_runtime import ArrayError
 
 import rnncc
@@ -134,6 +135,91 @@ def test_a_branch_that_the_rest_cannot_take_is_not_built() -> None:
     np.testing.assert_allclose(compiled.run({"x": x})["y"], x[:, 4:].transpose(0, 2, 1), 1e-6)
     with pytest.raises(ArrayError, match="T - 8 would be -1"):
         compiled.run({"x": x[:, :7]})
+
+
+SQUEEZED = [node("Squeeze", "x axis", "a")]
+GOING_ON = {
+    "a reshape": [node("Reshape", "chosen rows", "y")],
+    "two ways that meet": [
+        *(node("Neg", "chosen", "less"), node("Relu", "chosen", "more")),
+        *(node("Add", "less more", "sum"), node("Flatten", "sum", "y")),
+    ],
+    "what it reads is computed from it": [
+        *(node("ReduceSum", "chosen", "all", keepdims=0), node("Mul", "chosen all", "scaled")),
+        *(node("Reshape", "scaled rows", "flat"), node("Relu", "flat", "y")),
+    ],
+}
+
+
+def _squeezed(rest: list[Any]) -> Any:
+    """x [N, 1, T] or [N, T] of it, then the rest."""
+    branches = {
+        "then_branch": graph(SQUEEZED, [], [info("a", None)]),
+        "else_branch": graph(_kept("b"), [], [info("b", None)]),
+    }
+    inputs = [info("x", ["N", 1, "T"]), info("c", [], "i1")]
+    nodes = [node("If", "c", "chosen", **branches), *rest]
+    constants = NUMBERS | {"rows": np.array([0, -1])}
+    return model(nodes, inputs, [info("y", None)], constants, opset=18)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", GOING_ON)
+def test_branches_go_on_until_their_ranks_meet(name: str) -> None:
+    made = _squeezed(GOING_ON[name])
+    made.graph.node.extend([made.graph.node.pop(0)])  # in any order
+    compiled = rnncc.compile(made)
+    made = _squeezed(GOING_ON[name])
+    for condition in (True, False):
+        inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)}
+        inputs["c"] = np.array(condition)
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [node("Relu", "chosen", "y")],
+        [
+            *(node("Relu", f"{i or 'chosen'}", f"{i + 1}") for i in range(20)),
+            node("Reshape", "20 rows", "y"),
+        ],
+        [node("Relu", "chosen", "a"), node("Reshape", "a rows", "y")],
+    ],
+    ids=["an output", "after too many nodes", "a branch has another value of the name"],
+)
+def test_ranks_that_do_not_meet(rest: list[Any]) -> None:
+    with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x T and as'):
+        rnncc.compile(_squeezed(rest))
+
+
+@pytest.mark.peers
+def test_branches_in_functions_go_on() -> None:
+    made = _squeezed(GOING_ON["a reshape"])
+    inside = [made.graph.node.pop(0), made.graph.node.pop(0)]
+    held = [node("Constant", "", n, value_ints=NUMBERS[n].tolist()) for n in ("axis",)]
+    held.append(node("Constant", "", "rows", value_ints=[0, -1]))
+    opsets = [helper.make_opsetid("", 18)]
+    nodes = [*held, *inside]
+    made.functions.append(helper.make_function("local", "flat", ["x", "c"], ["y"], nodes, opsets))
+    made.graph.node.append(node("flat", "x c", "y", domain="local"))
+    made.opset_import.append(helper.make_opsetid("local", 1))
+    compiled = rnncc.compile(made)
+    for condition in (True, False):
+        inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)}
+        inputs["c"] = np.array(condition)
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.peers
+def test_ranks_that_sizes_decide_and_that_meet() -> None:
+    condition = [node("Less", "t eight", "c")]
+    mean = [node("ReduceMean", "x axis", "a", keepdims=0)]
+    made = _if(condition, mean, _kept("b"), [node("ReduceSum", "chosen", "y", keepdims=0)])
+    compiled = rnncc.compile(made)
+    for steps in (5, 8, 9):
+        inputs = {"x": np.linspace(-1, 2, 4 * steps, dtype=np.float32).reshape(2, steps, 2)}
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
 
 
 def test_a_rank_that_the_rest_takes_either_way_is_refused() -> None:

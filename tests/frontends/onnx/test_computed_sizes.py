@@ -22,6 +22,7 @@ NUMBERS: dict[str, Any] = {
     },
     "zero": np.float32(0),
     "fill": np.float32(2.5),
+    "offon": np.array([2, 3], np.float32),
 }
 NUMBERS |= {name: rows(12, 3)[None] for name in ("lw", "lr")}
 RECURRENT = [
@@ -97,6 +98,28 @@ CASES: dict[str, tuple[list[Any], str, list[tuple[int, ...]]]] = {
         ],
         "p q",
         [(7, 3, 4), (5, 0, 5)],
+    ),
+    "the first of known size, alone": (
+        [node("Concat", "two a b", "sizes", axis=0), node("Split", "x sizes", "p q r", axis=0)],
+        "p",
+        [(7, 3, 2), (5, 0, 3), (5, 3, 0)],
+    ),
+    "parts of those chosen, as a list": (
+        [
+            *(*SOME, TWO[0], node("SplitToSequence", "some sizes", "parts", axis=0)),
+            *(node("SequenceAt", "parts one", "q"), node("SequenceLength", "parts", "long")),
+            node("Cast", "long", "y", to=1),
+        ],
+        "q y",
+        [(6, 1, 3), (6, 4, 0), (5, 0, 4)],
+    ),
+    "one-hot of a float depth": (
+        [
+            *(node("ArgMax", "x", "i", axis=1, keepdims=0), node("Cast", "a", "depth", to=1)),
+            node("OneHot", "i depth offon", "y"),
+        ],
+        "y",
+        [(7, 3), (4, 1)],
     ),
     "put together again": (
         [*TWO, node("Neg", "p", "n"), node("Concat", "n q", "c", axis=0), node("Add", "c x", "y")],
@@ -219,6 +242,9 @@ def test_the_first_number_of_rows_is_that_of_the_first_axis(axes: tuple[int, int
         ("two parts", (7, 3, 3)),
         ("two parts", (7, 8, -1)),
         ("what is left", (7, 4)),
+        ("the first of known size, alone", (7, 3, 3)),
+        ("the first of known size, alone", (7, 6, -1)),
+        ("parts of those chosen, as a list", (6, 1, 2)),
         ("pads behind", (7, 9)),
         ("pads behind", (7, -8)),
         ("pads on both sides and of columns", (5, -6, 0)),

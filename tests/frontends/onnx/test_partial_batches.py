@@ -32,7 +32,7 @@ CONSTANTS = {
     **{"to44": np.array([-1, 4]), "axes12": np.array([1, 2]), "limit": np.float32(0.9)},
     **{"to24": np.array([2, 4]), "rest": np.array([2, -1])},
     **{"last1": np.array([-1]), "both": np.array([[0, -1]]), "before": np.array([-2])},
-    **{"f0": np.float32(0.05), "z0": np.uint8(128)},
+    **{"f0": np.float32(0.05), "z0": np.uint8(128), "m8": numbers(3, 8)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
 }
 TURNED = [node("Flatten", "r", "f"), node("Transpose", "f", "t", perm=[1, 0])]
@@ -107,6 +107,15 @@ BATCHES = {
     "PRelu": [node("PRelu", "r s", "y")],
     "FusedConv": [node("FusedConv", "r w", "y", activation="Relu", domain=MICROSOFT)],
     "FusedMatMul": [node("FusedMatMul", "r v", "y", alpha=0.5, domain=MICROSOFT)],
+    "FusedMatMul of columns": [
+        *(node("Flatten", "r", "a"), node("Relu", "a", "p")),
+        node("FusedMatMul", "p a", "y", transA=1, alpha=0.5, domain=MICROSOFT),
+    ],
+    "FusedMatMul of scores": [
+        *(node("Flatten", "r", "a"), node("Relu", "a", "p")),
+        node("FusedMatMul", "m8 p", "q", transB=1, domain=MICROSOFT),
+        *(node("Softmax", "q", "s8"), node("MatMul", "s8 a", "y")),
+    ],
     "BiasGelu": [node("BiasGelu", "r s", "y", domain=MICROSOFT)],
     "SkipLayerNormalization": [
         node("Relu", "r", "k"),

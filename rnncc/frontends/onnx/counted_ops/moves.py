@@ -4,7 +4,7 @@ other, or beside copies of themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import accumulate, pairwise
 
@@ -38,6 +38,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
 )
 from rnncc.frontends.onnx.ops.computed_sizes import sum_of
 from rnncc.frontends.onnx.ops.indexing import scattered_elements, scattered_rows
+from rnncc.frontends.onnx.ops.sequence import list_of
 from rnncc.frontends.onnx.ops.slicing import bounds_of, settled_part
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -290,6 +291,12 @@ def _parts(n: Node, inputs: Operands) -> list[Value] | None:
     sizes: list[Place] = [*(n.places(1) if n.opset >= 13 else map(Dim.of, n.integers("split")))]
     if len(sizes) < len(n.op.output):
         raise n.error(f"has {len(n.op.output)} outputs for {len(sizes)} parts")
+    return _cut(n, x, sizes)
+
+
+def _cut(n: Node, x: Partial, sizes: Sequence[Place]) -> list[Value]:
+    """The rows in parts of some sizes, which must be all that count."""
+    assert x.count is not None
     b, ends = n.b, [*accumulate(sizes, partial(sum_of, n))]
     fits = b.compare("eq", n.scope.number(ends[-1]), x.count)
     for size in sizes:
@@ -313,7 +320,12 @@ def _of_size(n: Node, part: Partial, size: Place) -> Value:
 def _split(n: Node, inputs: Operands) -> Moved:
     """The rows as elements of a list."""
     x = _only_first(inputs)
-    if x is None or x.count is None or n.has(1) or n.axis(n.integer("axis", 0), x.rank):
+    if x is None or x.count is None:
+        return None
+    axis = n.axis(n.integer("axis", 0), x.rank)
+    if n.has(1) and axis == x.axis and len(n.dims(1)) == 1 and n.dims(1)[0].is_static:
+        return list_of(n, _cut(n, x, n.places(1)))
+    if n.has(1) or axis:
         return None
     size, *dims = x.dims
     kept = [1, *dims] if n.flag("keepdims", 1) else dims

@@ -29,14 +29,19 @@ from rnncc.frontends.onnx.counted_ops.sizes import of_one_size
 from rnncc.frontends.onnx.counted_ops.sums import reduced
 from rnncc.frontends.onnx.formulas.offsets import parted
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.ops.contributed import factor_order
+from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.linear import letters_of
+from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import NUMPY
 
 Counted = Partial | Crossed
 SUMMED = "summed"
 """The place of the axis that a product of matrices sums over."""
-_PRODUCTS = ("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul")
+_PRODUCTS = ("MatMul", "MatMulInteger")
+_FUSED_PRODUCTS = ("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul")
 _BOTH = {"Slice": sliced_along_both, "Flatten": flattened_both}
 LAYERS = ("LSTM", "GRU", "RNN")
 _STATEFUL = (*LAYERS, "CumSum", "CumProd")
@@ -49,6 +54,8 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     Raises:
         Unsupported: it reads rows together, or they lie along more than two axes.
     """
+    if name in _FUSED_PRODUCTS:
+        return _product_in_steps(n)
     if name in ELEMENTWISE:
         n.inputs = of_one_size(n, n.inputs)
         if not any(isinstance(v, Partial | Crossed) for v in n.inputs):
@@ -61,6 +68,21 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     n.inputs = [v and v.whole() for v in inputs]
     results = None if crossed is None else _of_both(n, name, operator, crossed, inputs)
     return _built(n, name, operator, inputs, views) if results is None else results
+
+
+def _product_in_steps(n: Node) -> list[Value]:
+    """alpha A B by operators of the standard, which say what becomes of the rows."""
+    onnx, factors = onnx_package(), {"A": n.value(0), "B": n.value(1)}
+    make, nodes = onnx.helper.make_node, list[Any]()
+    for which, value in factors.items():
+        order = factor_order(n, which, value.rank)
+        nodes.append(make("Transpose", [which], [f"{which} turned"], perm=order))
+    alpha = np.asarray(n.real("alpha", 1.0), NUMPY[factors["A"].dtype])
+    nodes.append(make("Constant", [], ["alpha"], value=onnx.numpy_helper.from_array(alpha)))
+    nodes.append(make("MatMul", ["A turned", "B turned"], ["product"]))
+    nodes.append(make("Mul", ["product", "alpha"], ["y"]))
+    result = onnx.helper.make_empty_tensor_value_info("y")
+    return inline(n, onnx.helper.make_graph(nodes, "product", [], [result]), factors)
 
 
 def _of_both(

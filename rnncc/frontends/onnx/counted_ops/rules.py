@@ -225,11 +225,6 @@ def _product(n: Node, inputs: Operands) -> int | None:
     return _elementwise(n, inputs[:2]) if min(places) < rank - 2 else places.pop()
 
 
-def _fused_product(n: Node, inputs: Operands) -> int | None:
-    turned = any(n.flag(name, 0) for name in ("transA", "transB", "transBatchA", "transBatchB"))
-    return None if turned else _product(n, inputs)
-
-
 def _gemm(n: Node, inputs: Operands) -> int | None:
     x = only(inputs)
     if x is None or x.axis or n.flag("transA", 0):
@@ -328,7 +323,6 @@ RULES: dict[str, Rule] = {
     "Concat": _concat,
     "Einsum": einsum_axis,
     **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
-    "com.microsoft.FusedMatMul": _fused_product,
     **dict.fromkeys(("Gemm", "com.microsoft.FusedGemm"), _gemm),
     **BATCHES,
 }

@@ -13,11 +13,14 @@ from math import gcd
 from typing import TypeVar
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.errors import Uneven
 from rnncc.frontends.onnx.values import varies
 from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural
 from rnncc.records import record
 
+MOST_UNEVEN = 16
+"""How many nodes behind an `If` are tried, one behind the other, to make its branches meet."""
 MOST_LEARNT = 64
 """How often a model is read anew."""
 PREFIX = "decided_by_run_"
@@ -39,6 +42,8 @@ class Learnt(Exception):
             rows in an iteration for which it is negative; of a slice that begins at a computed
             place, how many places there are for all of its rows but one.
         whole: the latter formula of a slice that has all of its rows in each iteration.
+        uneven: the error of a result of an `If` whose branches give it in other ranks or types, so
+            that they go on with what reads it.
     """
 
     def __init__(
@@ -50,10 +55,12 @@ class Learnt(Exception):
         counted: str | None = None,
         shortened: Dim | None = None,
         whole: Dim | None = None,
+        uneven: Uneven | None = None,
     ) -> None:
-        super().__init__(facts, symbol, size, same, counted, shortened, whole)
+        super().__init__(facts, symbol, size, same, counted, shortened, whole, uneven)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
         self.counted, self.shortened, self.whole = counted, shortened, whole
+        self.uneven = uneven
 
 
 class Fork(Exception):
@@ -82,6 +89,7 @@ class Known:
         counted: symbols of sizes that the run decides, and that no other size tells.
         shortened: how far axes go on behind slices in loops that may have fewer rows.
         whole: the same of slices at computed places that have all of their rows.
+        uneven: the errors of results of which branches give other ranks or types.
     """
 
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
@@ -90,6 +98,7 @@ class Known:
     counted: frozenset[str] = frozenset()
     shortened: frozenset[Dim] = frozenset()
     whole: frozenset[Dim] = frozenset()
+    uneven: tuple[Uneven, ...] = ()
 
     def facts_hold(self, facts: Sequence[Dim]) -> bool:
         """Whether all of some facts were learnt."""
@@ -99,6 +108,22 @@ class Known:
         """Whether it was learnt that one size is larger than another one."""
         return size - other - 1 in self.facts
 
+    def goes_on(self, error: CompileError) -> Learnt | None:
+        """That branches go on with what reads their results, where the error is that these are
+        of other ranks or types, and it is not known yet."""
+        if not isinstance(error, Uneven) or error.name in self.uneven_names:
+            return None
+        return Learnt(uneven=error) if len(self.uneven) < MOST_UNEVEN else None
+
+    @property
+    def uneven_names(self) -> set[str]:
+        """The results that branches go on behind."""
+        return {error.name for error in self.uneven}
+
+    def first_uneven(self, error: CompileError) -> CompileError:
+        """The error of the results that the file has, where this is of what branches went on to."""
+        return self.uneven[0] if isinstance(error, Uneven) and self.uneven else error
+
     def more(self, learnt: Learnt) -> Known:
         """With something that was learnt with this known."""
         if learnt.counted is not None:
@@ -107,6 +132,8 @@ class Known:
             return replace(self, shortened=self.shortened | {learnt.shortened})
         if learnt.whole is not None:
             return replace(self, whole=self.whole | {learnt.whole})
+        if learnt.uneven is not None:
+            return replace(self, uneven=(*self.uneven, learnt.uneven))
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
@@ -120,6 +147,7 @@ class Known:
             tuple((one, other) for one, other in same if one != other),
             self.counted,
             *(frozenset(f.substitute(new) for f in held) for held in (self.shortened, self.whole)),
+            uneven=self.uneven,
         )
 
 
@@ -136,6 +164,8 @@ def learning(attempt: Callable[[Known], T], many: CompileError) -> T:
         for _ in left:
             try:
                 return attempt(known)
+            except Uneven as error:
+                raise known.first_uneven(error) from None
             except Learnt as learnt:
                 known = known.more(learnt)
             except Fork as fork:
@@ -157,7 +187,9 @@ def _taken(fork: Fork, known: Known, read: Callable[[Known], T]) -> T:
         with suppress(CompileError):
             results.append(read(known.more(way)))
     if len(results) != 1:
-        raise fork.error
+        if (learnt := known.goes_on(fork.error)) is not None:
+            return read(known.more(learnt))
+        raise known.first_uneven(fork.error)
     return results[0]
 
 

@@ -4,7 +4,7 @@ what is put around it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from xdsl.ir import SSAValue
@@ -13,7 +13,7 @@ from rnncc.frontends.onnx.counted.counts import most_seen, one_that_fits
 from rnncc.frontends.onnx.counted.decided import where_equal
 from rnncc.frontends.onnx.counted.rows import Partial
 from rnncc.frontends.onnx.formulas.offsets import formula_of, parted
-from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.node import INTEGERS, NUMBERS, Node
 from rnncc.frontends.onnx.ops.computed_bounds import HUGE, Place, counted_rows, rows_from
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
@@ -22,11 +22,13 @@ from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 
 
-def is_computed(n: Node, index: int) -> bool:
-    """Whether the run decides the integers of an input, in inference."""
+def is_computed(n: Node, index: int, floats: bool = False) -> bool:
+    """Whether the run decides the integers of an input, or floats that stand for some, in
+    inference."""
     value = n.value(index)
-    computed = value.made is not None and n.scope.model.numbers_behind(value) is None
-    return computed and value.dtype in ("i32", "i64") and not n.scope.model.training
+    model, types = n.scope.model, NUMBERS if floats else INTEGERS
+    computed = value.made is not None and model.numbers_behind(value) is None
+    return computed and value.dtype in types and not model.training
 
 
 def computed_number(n: Node, index: int, size: Dim) -> tuple[SSAValue, Dim]:
@@ -85,7 +87,7 @@ def computed_parts(n: Node, axis: int) -> list[Value]:
     x, places = n.x(), [_unless_varying(n, place) for place in n.places(1)]
     if len(places) < len(n.op.output):
         raise n.error(f"has {len(n.op.output)} outputs for {len(places)} parts")
-    x, places = _of_whole(n, x, n.dims()[axis], places)
+    x, places, checked = _of_whole(n, x, n.dims()[axis], places)
     parts, start = list[Value](), Dim.of(0)
     first: Place = start
     for place in places:
@@ -96,7 +98,7 @@ def computed_parts(n: Node, axis: int) -> list[Value]:
             rows = rows_from(n, dims_of(x)[axis], first, place)
             part = Value.computed(n.b.gather(x, rows, axis))
         else:
-            part = Value.computed(n.b.slice(x, axis, first, place))
+            part = Value.computed(checked(n.b.slice(x, axis, first, place)))
         parts.append(part)
         first = end
     return parts
@@ -104,18 +106,20 @@ def computed_parts(n: Node, axis: int) -> list[Value]:
 
 def _of_whole(
     n: Node, x: SSAValue, size: Dim, places: Sequence[Place]
-) -> tuple[SSAValue, list[Place]]:
+) -> tuple[SSAValue, list[Place], Callable[[SSAValue], SSAValue]]:
     """x and the sizes of its parts, where none is negative and they are all of an axis: else the
-    run fails."""
+    run fails. Then what has the run fail likewise where a part is read that reads none of them."""
     b, numbers = n.b, [place for place in places if isinstance(place, SSAValue)]
     left = size - sum((place for place in places if isinstance(place, Dim)), Dim.of(0))
     if len(numbers) == 1:  # it is what the others leave
         x = where_equal(b, x, b.reshape(numbers[0], (1,)), [left])
-        return x, [left if place is numbers[0] else place for place in places]
+        return x, [left if place is numbers[0] else place for place in places], lambda part: part
     fits = b.compare("eq", reduce(b.add, numbers), b.size(left, "i64"))
     fits = reduce(partial(b.logical, "and"), (_is_natural(n, one) for one in numbers), fits)
     first = one_that_fits(b, numbers[0], fits)
-    return x, [first if place is numbers[0] else place for place in places]
+    total = b.reshape(reduce(b.add, [first, *numbers[1:]]), (1,))
+    places = [first if place is numbers[0] else place for place in places]
+    return x, places, lambda part: where_equal(b, part, total, [left])
 
 
 def _unless_varying(n: Node, place: Place) -> Place:

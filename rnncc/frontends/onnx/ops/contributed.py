@@ -91,14 +91,17 @@ def _fused_matmul(n: Node) -> SSAValue:
 def _turned(n: Node, index: int, which: str) -> SSAValue:
     """A factor: of [m, leading..., k] with `transBatch` [leading..., m, k], of vectors itself."""
     x = n.x(index, FLOATS)
-    order = list(range(len(dims_of(x))))
-    if len(order) < 2:
-        return x
-    if n.flag(f"transBatch{which}", 0):
+    return n.b.transpose(x, factor_order(n, which, len(dims_of(x))))
+
+
+def factor_order(n: Node, which: str, rank: int) -> list[int]:
+    """In which order the axes of a factor are read."""
+    order = list(range(rank))
+    if rank > 1 and n.flag(f"transBatch{which}", 0):
         order = [*order[1:-1], order[0], order[-1]]
-    if n.flag(f"trans{which}", 0):
+    if rank > 1 and n.flag(f"trans{which}", 0):
         order[-2:] = order[:-3:-1]
-    return n.b.transpose(x, order)
+    return order
 
 
 def _layer_norm(n: Node) -> list[Result]:

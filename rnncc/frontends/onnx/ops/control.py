@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.captures import Captures
-from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.errors import NeedsValue, Uneven
 from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
@@ -41,10 +41,12 @@ def _if(n: Node) -> list[Any]:
     or where the rest of the model can only be built if an open size is equal to a number, or only
     if it is larger: calls check that. Where the condition compares sizes, those of branches'
     results may differ; else those along one axis, of which the run then decides how many rows
-    count.
+    count. Where they differ in rank, type or length of lists, both branches go on with the nodes
+    that read them, as `x.squeeze(1) if c else x` and a Reshape of it.
 
-    Refused: other conditions where branches' results differ in size along several axes, in rank,
-    type or length of lists, but of lists to which a loop around appends; in training, in size.
+    Refused: other conditions where branches' results differ in size along several axes; in rank,
+    type or length of lists, where nodes behind them do not make them meet, but of lists to which a
+    loop around appends; in training, in size.
     """
     known = n.value(0).numbers
     if known is not None:
@@ -205,7 +207,8 @@ def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> No
     for name, a, b in zip(n.op.output, one, other, strict=False):
         if types_in([a]) != types_in([b]):
             what = f'has branches that give "{name}" as {_type_text(a)} and as {_type_text(b)}'
-            raise _undecided(n, what)
+            error = _undecided(n, what)
+            raise Uneven(n.location, error.what, error.hint or "", error.inputs, name)
 
 
 def _type_text(value: Value) -> str:

@@ -189,7 +189,8 @@ def _one_hot(n: Node) -> SSAValue | Value:
     b, index, values = n.b, n.b.cast(n.x(0), "i64"), n.x(2)
     axis = n.axis(n.integer("axis", -1), len(n.dims()) + 1)
     off, on = (row(b, values, i) for i in (0, 1))
-    number = bounded_number(n, b.reshape(b.cast(n.x(1), "i64"), ())) if is_computed(n, 1) else None
+    computed = is_computed(n, 1, floats=True)
+    number = bounded_number(n, b.reshape(b.cast(n.x(1), "i64"), ())) if computed else None
     depth, most = number or (n.size(1),) * 2
     hot = b.select(one_hot(b, from_front(b, index, depth), most, axis), on, off)
     return hot if number is None else Partial.counted(n.scope.value(n, 0, hot), axis, number[0])

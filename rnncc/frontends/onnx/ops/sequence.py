@@ -41,10 +41,10 @@ def _empty(n: Node) -> Value:
 
 def _construct(n: Node) -> Value:
     """A list of the inputs."""
-    return _list(n, [_element(n, index) for index in range(len(n.inputs))])
+    return list_of(n, [_element(n, index) for index in range(len(n.inputs))])
 
 
-def _list(n: Node, items: Sequence[Value]) -> StackedRows:
+def list_of(n: Node, items: Sequence[Value]) -> StackedRows:
     """A list of tensors of one element type."""
     types = sorted({item.dtype for item in items})
     if len(types) > 1:
@@ -79,14 +79,14 @@ def _insert(n: Node) -> Value:
     Refused: a place that is computed; one in a list of open length, but in front of it.
     """
     rows, value = _rows(n), _element(n, 1)
-    _list(n, [*rows.held, value])
+    list_of(n, [*rows.held, value])
     if not n.has(2):
         return rows.appended(value)
     if (rows.stacked is not None or rows.earlier is not None) and n.scalar(2) == 0:
         return rows.put_in_front(value)
     items = elements(n.b, rows)
     items.insert(_place(n, 2, len(items), len(items)), value)
-    return _list(n, items)
+    return list_of(n, items)
 
 
 def _place(n: Node, index: int, count: int, last: int) -> int:
@@ -207,7 +207,7 @@ def _split(n: Node) -> Value:
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
     if n.has(1) and n.dims(1) and n.dims(1)[0].is_static and is_computed(n, 1):
-        return _list(n, computed_parts(n, axis))
+        return list_of(n, computed_parts(n, axis))
     all_one = n.has(1) and _are_all_one(n, dims[axis])
     single = not n.has(1) or all_one or (n.numbers(1).ndim == 0 and n.known_integers(1) == [1])
     whole = all_one or not single or n.flag("keepdims", 1)
@@ -229,7 +229,7 @@ def _split(n: Node) -> Value:
             part = part if whole else np.asarray(part.squeeze(axis))
             parts.append(Value.of(part, dtype=x.dtype))
         start += size
-    return _list(n, parts)
+    return list_of(n, parts)
 
 
 def _are_all_one(n: Node, size: Dim) -> bool:
@@ -356,7 +356,7 @@ def _map(n: Node) -> list[Value]:
     for items in zip(*lists, strict=True):
         results_by_item.append(inline(n, graph, dict(zip(names, items, strict=True))))
     return [
-        _list(n, [results[index] for results in results_by_item])
+        list_of(n, [results[index] for results in results_by_item])
         for index in range(len(graph.output))
     ]
 

@@ -21,9 +21,10 @@ GRU = {"W": (1, 24, 6), "R": (1, 24, 8), "B": (1, 48)}
 BOTH_WAYS = {"W": (2, 32, 6), "R": (2, 32, 8), "B": (2, 64)}
 CELL = {"U": (6, 8), "V": (8, 8)}
 NUMBERS: dict[str, Any] = {
-    **{"izero": 0, "ione": 1, "ax0": [0], "one": [1], "two": [2], "three": 3, "joined": [0, 0, -1]},
+    **{"izero": 0, "ione": 1, "itwo": 2, "three": 3, "ax0": [0], "one": [1], "two": [2]},
     **{"minus1": [-1], "rows": [-1, 8], "eight": [8], "bos": [0], "tokens0": [0, 0, 0]},
     **{"none": [-1], "ends": [[-1], [0], [-1]], "as_wide": [3, 8]},
+    **{"joined": [0, 0, -1]},
 }
 """Integers that models read by these names."""
 FLOATS = {"scores0": [0, -1e9, -1e9]}
@@ -375,13 +376,18 @@ def scan_of_opset_8() -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=4)
 
 
+def save(models: Mapping[str, Written], prefix: str, folder: Path) -> None:
+    """Models, and what is told beside them."""
+    for name, written in models.items():
+        onnx.save(parsed(written), folder / f"{prefix}_{name}.onnx")
+        (folder / f"{prefix}_{name}.json").write_text(json.dumps(dict(written.told)))
+
+
 def main() -> None:
     """All of them."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, written in MODELS.items():
-        onnx.save(parsed(written), folder / f"written_{name}.onnx")
-        (folder / f"written_{name}.json").write_text(json.dumps(dict(written.told)))
+    save(MODELS, "written", folder)
     onnx.save(scan_of_opset_8(), folder / "written_scan_8.onnx")
     beside = {"integers": {"lengths": [1, 6]}}
     (folder / "written_scan_8.json").write_text(json.dumps(beside))
