@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
@@ -227,17 +227,6 @@ def _drop_copies(module: GraphModule) -> None:
         if type_of(value_of(source)) == type_of(value_of(node)):
             node.replace_all_uses_with(source)
     module.graph.eliminate_dead_code()
-
-
-def copied(graph: Graph) -> Graph:
-    """A graph of its own, of the same nodes, which do not know the arguments they came from: weak
-    references to these keep `torch.utils.swap_tensors` from them, and PyTorch frees its own ones.
-    """
-    copy = Graph()
-    copy.output(copy.graph_copy(graph, {}))
-    for node in copy.find_nodes(op="placeholder"):
-        node.meta.pop("grapharg", None)
-    return copy
 
 
 def _computes(loop: Repeats) -> bool:
