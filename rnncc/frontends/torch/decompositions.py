@@ -27,6 +27,7 @@ def decompositions() -> dict[Any, Any]:
         ops.split_with_sizes_copy.default: ops.split_with_sizes.default,
     }
     own = {copy: partial(_copied_view, view) for copy, view in copies.items()}
+    own[ops.addcmul.default] = partial(_addcmul, untranslated[ops.addcmul.default])
     return {**untranslated, **own, ops.native_batch_norm.default: _batch_norm}
 
 
@@ -85,6 +86,13 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
     norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
     one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
     return (one * other).sum(dim)
+
+
+def _addcmul(pytorchs: Any, x: Any, one: Any, other: Any, value: Any = 1) -> Any:
+    """PyTorch's own wraps integers that a type does not hold; the operator takes none."""
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return pytorchs(x, one, other, value=value)
+    return torch.add(x, one * other, alpha=value)
 
 
 def _xlog1py(x: Any, y: Any) -> Any:

@@ -20,7 +20,8 @@ from rnncc.frontends.torch.repeating.fresh import Fresh, can_be_made
 from rnncc.frontends.torch.unrolled.functional import memories_of
 from rnncc.frontends.torch.unrolled.view import is_call, value_of
 
-_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem})
+_ENTER, _EXIT = torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
+_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem, _ENTER, _EXIT})
 """What a graph calls for its effect, which it has while the graph is read too."""
 _TURNED: dict[Any, Any] = {
     operator.lt: operator.gt,
@@ -72,6 +73,8 @@ class Copier:
     def __init__(self, tx: Any, nodes: Sequence[Node]) -> None:
         self._tx, self._nodes = tx, nodes
         self._alone = [*_alone(nodes)]
+        self._regions = dict[Node, Any]()
+        """The regions of autocast that a copy is in, by the nodes that enter them."""
         self._fresh = Fresh([x for node in self._alone for x in _tensors(node)])
 
     def copied(self, known: Mapping[Node, Any]) -> dict[Node, Any]:
@@ -108,6 +111,10 @@ class Copier:
         new.meta = {key: copy(held) if type(held) is dict else held for key, held in meta.items()}
         if node.target is torch._C._set_grad_enabled:
             function(*args)
+        elif node.target is _ENTER:
+            self._regions[new] = function(*args)
+        elif node.target is _EXIT:
+            function(self._regions.pop(args[0]))
         elif "example_value" in node.meta:
             set_example_value(new, self._example(node, new) if example is None else example)
         else:

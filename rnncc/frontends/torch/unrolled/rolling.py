@@ -20,9 +20,10 @@ from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.forwarding import forward_parts
 from rnncc.frontends.torch.unrolled.growing import JOINS, join_at_once
+from rnncc.frontends.torch.unrolled.kinds import BodyNode, Repeats, Write
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
-from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
+from rnncc.frontends.torch.unrolled.roles import loops_of
 from rnncc.frontends.torch.unrolled.rolled import roll
 from rnncc.frontends.torch.unrolled.view import (
     is_call,
