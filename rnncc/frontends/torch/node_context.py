@@ -97,7 +97,7 @@ class NodeContext:
         kind = self.dtype if dtype is None else dtype
         if isinstance(x, str):  # a damaged file's: PyTorch calls no operator so
             self.refuse(f"operand is a text: {x[:40]!r}")
-        if dtype is None and type(x) in (int, float):
+        if dtype is None and isinstance(x, int | float) and not isinstance(x, bool):
             x = self.held(x)
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
@@ -111,11 +111,11 @@ class NodeContext:
         kind = self._result.dtype
         if kind.is_floating_point or kind.is_complex or kind == torch.bool:
             return number
-        limits, is_integer = torch.iinfo(kind), isinstance(number, int)
-        least = min(limits.min, -limits.max) if is_integer else limits.min
+        limits = torch.iinfo(kind)
+        least = min(limits.min, -limits.max) if isinstance(number, int) else limits.min
         if not least <= number <= limits.max:
             self.refuse(f"{number} is no {type_name(kind)}", "x.to(torch.int64)")
-        return wrapped(number, kind) if is_integer else number
+        return wrapped(number, kind) if isinstance(number, int) else number
 
     def scaled(self, x: Operand, factor: Number) -> Value:
         """An operand of the result's element type, times a number."""

@@ -115,8 +115,8 @@ class Snapshot:
     def tensors(self) -> list[torch.Tensor]:
         """All that there were, but for parameters."""
         values = (value for _, before in self._held.values() for value, _ in before.values())
-        found = {id(x): x for value in values for x in tensors_of(value)}
-        return [x for x in found.values() if not isinstance(x, torch.nn.Parameter)]
+        tensors = {id(x): x for value in values for x in tensors_of(value)}
+        return [x for x in tensors.values() if not isinstance(x, torch.nn.Parameter)]
 
     def numbers(self) -> list[StatePlace]:
         """Where other numbers are than then."""

@@ -87,8 +87,8 @@ class Copier:
             `known`, and for each node its copy, or the number that it gives.
         """
         values = dict(known)
-        made = iter(self._fresh.made())
-        examples = {node: _with_tensors(value_of(node), made) for node in self._alone}
+        fakes = iter(self._fresh.made())
+        examples = {node: _with_tensors(value_of(node), fakes) for node in self._alone}
 
         def value(node: Node) -> Any:
             return values.get(node, node)

@@ -42,13 +42,13 @@ class Inner:
 
 
 @record
-class Given:
+class OwnInputs:
     """An input of the graph's own in each repeat, as the entries of a list are."""
 
     inputs: tuple[Node, ...]
 
 
-Role = Same | Numbers | Inner | Sweep | Given
+Role = Same | Numbers | Inner | Sweep | OwnInputs
 
 
 @record

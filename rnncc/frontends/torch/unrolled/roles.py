@@ -17,11 +17,11 @@ from torch.fx import Node
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.kinds import (
     BodyNode,
-    Given,
     Inner,
     Invariant,
     Kind,
     Numbers,
+    OwnInputs,
     PlacedNode,
     Read,
     Repeats,
@@ -51,7 +51,7 @@ from rnncc.records import record
 
 LONGEST_LAG = 8
 """How many repeats ago a value may have been computed."""
-LEAST_GIVEN = 12
+LEAST_INPUTS = 12
 """Inputs that make a sequence; fewer may be what differs between layers."""
 ARITHMETIC = frozenset(
     "add sub rsub mul div truediv floordiv floor_divide mod remainder fmod "
@@ -171,10 +171,10 @@ class _Comparison:
         values = values[:outside]
         if (sweep := self._swept([read_of(node) for node in values])) is not None:
             return sweep
-        given = next((i for i, x in enumerate(values) if not _is_like(x, values[0])), len(values))
-        if given >= LEAST_GIVEN and len({*values}) > 1:
-            self._stop(given)
-            return Given(tuple(values[:given]))
+        alike = next((i for i, x in enumerate(values) if not _is_like(x, values[0])), len(values))
+        if alike >= LEAST_INPUTS and len({*values}) > 1:
+            self._stop(alike)
+            return OwnInputs(tuple(values[:alike]))
         self._stop(_prefix(values, values[0]))
         return Same(values[0])
 

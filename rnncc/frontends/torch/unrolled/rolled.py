@@ -15,10 +15,10 @@ from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.editor import Editor, aten
 from rnncc.frontends.torch.unrolled.kinds import (
     BodyNode,
-    Given,
     Inner,
     Invariant,
     Numbers,
+    OwnInputs,
     PlacedNode,
     Read,
     Repeats,
@@ -113,7 +113,7 @@ class _Rolling:
         match role:
             case Sweep():
                 return self._row(role, lambda: self.editor.rows(role, self.count), value_of(leaf))
-            case Given():
+            case OwnInputs():
                 return self._row(role, lambda: self._stacked(role), value_of(leaf))
             case Numbers():
                 return self._number(role, user)
@@ -155,7 +155,7 @@ class _Rolling:
             self.rows[key] = self._placeholder("row", value), make
         return self.rows[key][0]
 
-    def _stacked(self, role: Given) -> Node:
+    def _stacked(self, role: OwnInputs) -> Node:
         return self.editor.new(aten.stack.default, list(role.inputs))
 
     def _number(self, role: Numbers, user: Node) -> Node:
