@@ -286,3 +286,11 @@ def test_refused(message: str) -> None:
     cell, dtype = REFUSED[message]
     with pytest.raises(CompileError, match=message):
         rt.scan(cell, torch.zeros(3, 2).to(dtype), torch.zeros(2).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
+def test_integers_divided_by_zero(dtype: Any) -> None:
+    """PyTorch raises an error."""
+    x = torch.tensor([7, 0, 9], dtype=dtype)
+    rows, _ = rt.scan(lambda x, h: ((x // h, x % h), h), x[None], torch.zeros_like(x))
+    assert not rows[0].any() and torch.equal(rows[1][0], x)
