@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
+from rnncc.frontends.torch.graphs import GRAD, copy_of, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.own_operators.constant_op import share_constants
@@ -29,7 +29,7 @@ from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
-from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
+from rnncc.frontends.torch.unrolled.rolling import Rolled, may_roll, roll_loops, unrolled
 from rnncc.frontends.torch.watching.deques import keep_to_lengths
 from rnncc.frontends.torch.watching.dynamo import read_class_attributes, read_layers
 from rnncc.frontends.torch.watching.gaps import take_variables
@@ -150,14 +150,23 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
         rolled = roll_loops(own, plain=False)
         if rolled.lengths or not others:
             _trace_bodies(own)
+            if has_operators_of_others(own):
+                graph, within = _rolled_within(own, inputs)
+                if within.lengths:
+                    return graph, within, True
             return own, rolled, False
     own = _copy(module)
     if not others and not may_roll(own):
         return own, Rolled(), False
     add_numbers(own, plain=False)  # tracing makes constants of them
-    graph = aten_graph(own, inputs, fake_mode(inputs))
+    return *_rolled_within(own, inputs), True
+
+
+def _rolled_within(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Rolled]:
+    """The graph of aten operators of a graph, with its loops."""
+    graph = aten_graph(module, inputs, fake_mode(inputs))
     share_constants(graph)
-    return graph, roll_loops(graph, plain=True), True
+    return graph, roll_loops(graph, plain=True)
 
 
 def _trace_bodies(module: GraphModule) -> None:
@@ -171,7 +180,7 @@ def _trace_bodies(module: GraphModule) -> None:
 
 def _copy(module: GraphModule) -> GraphModule:
     """A graph without what makes no difference to its values; PyTorch may yet run the own one."""
-    copy = GraphModule(module, copied(module.graph))
+    copy = copy_of(module)
     without_marks(copy)
     without_switches(copy, known=True)
     name_aliases(copy)

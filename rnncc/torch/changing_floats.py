@@ -17,9 +17,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import fake_mode, graphs_of
+from rnncc.frontends.torch.graphs import copy_of, fake_mode, graphs_of
 from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.unrolled.rolling import copied
 from rnncc.frontends.torch.unrolled.view import name_of, parts_of, value_of, with_value
 
 
@@ -31,7 +30,7 @@ def with_tensors_of_floats(module: GraphModule) -> GraphModule:
     """
     if not any(map(_is_taken, module.graph.nodes)) or len(graphs_of(module)) > 1:
         return module
-    own = GraphModule(module, copied(module.graph))
+    own = copy_of(module)
     places = own.graph.find_nodes(op="placeholder")
     if any(getattr(value_of(place), "is_cuda", False) for place in places):
         return module  # float64 is for the CPU

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch.utils import _pytree as pytree
@@ -30,6 +30,9 @@ MOST_FILLING = 64
 """Steps that fill windows, such as `deque(maxlen=3)`, which PyTorch does before those."""
 _counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
 """The classes and keys of the numbers that cells keep."""
+_compiled: WeakSet[Any] = WeakSet()
+"""Cells whose steps have been compiled: what they hold is not copied any more, so that it could be
+put back where they are refused."""
 
 
 def first_steps_apart(
@@ -50,7 +53,9 @@ def first_steps_apart(
         numbers: where numbers are that steps change, though the first ones may not.
     """
     before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
-    originals = _copies(state)
+    originals, code = _copies(state), code_of(cell)
+    if code not in _compiled:
+        originals += _copies(before.tensors())
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
@@ -69,6 +74,7 @@ def first_steps_apart(
             known = together(known, last.changed())
             try:
                 rest, finals = _other_steps(cell, xs, state, known, last, how, numbers)
+                _compiled.add(code)
                 if types_stay and not known:
                     rest = pytree.tree_map(_typed_as, ys[-1], rest)
                 return _joined([*ys, rest], how.reverse), finals
@@ -87,10 +93,13 @@ def _copies(tree: Any) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
 
 
 def _put_back(originals: Iterable[tuple[torch.Tensor, int, torch.Tensor]]) -> None:
-    """Let tensors be what they were, to autograd too. Those of inference mode have no versions."""
+    """Let tensors be what they were, to autograd too. Those of inference mode have no versions, and
+    batch norm changes statistics without counting it."""
     for x, version, copy in originals:
         if version_of(x) != version or (x.is_inference() and torch.is_inference_mode_enabled()):
             x.copy_(copy)
+        elif unwrapped(x) is x and not (x.requires_grad or x.is_inference()):
+            x.data.copy_(copy)
 
 
 def _other_steps(

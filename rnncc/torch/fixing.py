@@ -16,9 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.graphs import copy_of, graphs_of
 from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.unrolled.rolling import copied
 from rnncc.frontends.torch.unrolled.view import value_of
 from rnncc.records import record
 
@@ -53,7 +52,7 @@ def with_fixed_sizes(module: GraphModule) -> FixedSizes | None:
     known = all(size.node.has_hint() for size in sizes)
     if not sizes or not known or len(graphs_of(module)) > 1:
         return None
-    own, mode = GraphModule(module, copied(module.graph)), FakeTensorMode()
+    own, mode = copy_of(module), FakeTensorMode()
     _Shapes(own, mode).run(*(_at_hand(value, mode) for value in values))
     return FixedSizes(own, sizes)
 

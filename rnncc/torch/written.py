@@ -18,11 +18,11 @@ from torch.fx import GraphModule, Node
 from torch.nn.functional import batch_norm, instance_norm
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import copy_of
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
-from rnncc.frontends.torch.unrolled.rolling import copied
 from rnncc.frontends.torch.unrolled.view import type_of, value_of
 from rnncc.records import record
 
@@ -55,19 +55,19 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     Raises:
         CompileError: it changes what has gradients, or gives part of what it changes.
     """
-    if not any(_may_change(node) for node in module.graph.nodes):
+    has_norms = any(node.target in _NORMS for node in module.graph.nodes)
+    if not has_norms and not _changed(module)[0]:
         return module, None
-    own = GraphModule(module, copied(module.graph))
+    own = copy_of(module)
     editor = Editor(own, plain=False)
     with refused_by("", "batch norm"):
         for norm in _NORMS:
             for node in own.graph.find_nodes(op="call_function", target=norm):
                 _name_statistics(editor, node)
-    places = own.graph.find_nodes(op="placeholder")
-    writers = {_memory(x): node for node in own.graph.nodes if (x := changed_by(node)) is not None}
-    changed = [i for i, place in enumerate(places) if _memory(place) in writers]
+    changed, writers = _changed(own)
     if not changed:
         return module, None
+    places = own.graph.find_nodes(op="placeholder")
     output = own.graph.output_node()
     results: Any = output.args[0]
     same = {
@@ -83,8 +83,12 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     return own, Written(changed, same)
 
 
-def _may_change(node: Node) -> bool:
-    return node.target in _NORMS or changed_by(node) is not None
+def _changed(module: GraphModule) -> tuple[list[int], dict[int | None, Node]]:
+    """The numbers of the inputs that a graph changes in place, and what changes each memory."""
+    nodes = module.graph.nodes
+    writers = {_memory(x): node for node in nodes if (x := changed_by(node)) is not None}
+    places = module.graph.find_nodes(op="placeholder") if writers else ()
+    return [i for i, place in enumerate(places) if _memory(place) in writers], writers
 
 
 def _is_in(value: Any, place: Node) -> bool:

@@ -254,3 +254,15 @@ def one_after_another(net, x):
         h = net.layers[0](y) + h
         zs.append(h)
     return torch.stack(zs)
+
+
+@copies(7)
+def in_autocast(net, x):
+    h = zeros()
+    for t in range(T):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = net.layers[0](x[:, t]).flatten().view(2, 4)
+            with torch.autocast("cpu", enabled=False):
+                z = net.layers[1](h)
+        h = torch.tanh(y.float() + z)
+    return h

@@ -191,17 +191,23 @@ def fire(xs: Any, decay: float) -> Any:
 library.impl("fire", fire, "CompositeImplicitAutograd")
 
 
-@pytest.mark.parametrize("in_python", [False, True])
-def test_loops_with_operators_of_others(in_python: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop within one, as libraries of spiking nets have them, and one in a loop, which is traced
-    once, not at each step."""
-    traced, own = list[int](), made.aten_graph
+@pytest.mark.parametrize("where", ["alone", "in a loop", "behind one"])
+def test_loops_with_operators_of_others(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop within one, as libraries of spiking nets have them, alone and behind one in Python;
+    and one in a loop, which is traced once, not at each step."""
+    traced, lowered = list[int](), list[int]()
+    own_trace, own_lower = made.aten_graph, made.lower_graph
 
     def trace(module: Any, *args: Any) -> Any:
         traced.append(len(module.graph.nodes))
-        return own(module, *args)
+        return own_trace(module, *args)
+
+    def lower(module: Any, *args: Any) -> Any:
+        lowered.append(len(module.graph.nodes))
+        return own_lower(module, *args)
 
     monkeypatch.setattr(made, "aten_graph", trace)
+    monkeypatch.setattr(made, "lower_graph", lower)
 
     class Firing(nn.Module):
         def __init__(self) -> None:
@@ -210,13 +216,16 @@ def test_loops_with_operators_of_others(in_python: bool, monkeypatch: pytest.Mon
 
         def forward(self, x: Any) -> Any:
             h = self.linear(x)
-            if not in_python:
+            if where == "alone":
                 return torch.ops.rnncc_backend.fire(h, 0.9)
             v, ys = torch.zeros_like(h[0]), []
             for row in h:
-                v = 0.5 * v + torch.ops.rnncc_backend.fire((v + row)[None], 0.9)[0]
+                v = 0.5 * v + row
+                if where == "in a loop":
+                    v = v + torch.ops.rnncc_backend.fire(v[None], 0.9)[0]
                 ys.append(v)
-            return torch.stack(ys)
+            ys = torch.stack(ys)
+            return ys if where == "in a loop" else torch.ops.rnncc_backend.fire(ys, 0.9)
 
     net, x = Firing(), 2 * torch.randn(20, 2, 3)
     compiled = torch.compile(net, backend=made.backend)
@@ -224,6 +233,7 @@ def test_loops_with_operators_of_others(in_python: bool, monkeypatch: pytest.Mon
         warnings.simplefilter("error")
         torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
     assert max(traced) < len(x)
+    assert max(lowered) < 3 * len(x)
 
 
 def test_repeats_that_are_no_loop_are_named() -> None:

@@ -131,6 +131,19 @@ def test_what_is_refused_leaves_attributes_as_they_were() -> None:
     assert grows.total is before
 
 
+def test_what_is_refused_leaves_buffers_as_they_were() -> None:
+    norm = nn.BatchNorm1d(4)
+    norm.register_buffer("total", torch.zeros(4))
+
+    def cell(x: Any, h: Any) -> Any:
+        norm.total.add_(x.sum(0))
+        return torch.linalg.eigvalsh(norm(x)[:, :1] * x[:, 0]), h
+
+    with pytest.raises(CompileError, match="eigh"):
+        rt.scan(cell, XS.repeat(3, 1, 1), torch.zeros(3, 4))
+    assert not norm.total.any() and not norm.running_mean.any() and norm.num_batches_tracked == 0
+
+
 def test_no_step_at_all() -> None:
     module = Membrane()
     with pytest.raises(CompileError, match="needs a step"):

@@ -359,3 +359,26 @@ def test_layers_are_no_loop() -> None:
         warnings.simplefilter("error")
         made = rnncc.torch.compile(net, (X,))(X)
     torch.testing.assert_close(made, net(X), **CLOSE)
+
+
+@pytest.mark.parametrize("order", [list, reversed, lambda xs: xs[:3] + xs[3:] + xs[:1]])
+def test_lists_of_inputs(order: Any) -> None:
+    cell = nn.GRUCell(4, 4)
+
+    def net(xs: Any, shifts: Any) -> Any:
+        h, ys = torch.zeros(2, 4), []
+        for x, shift in zip(order(xs), order(shifts), strict=True):
+            h = cell(x + shift, h)
+            ys.append(h)
+        return torch.stack(ys)
+
+    compiled = torch.compile(net, backend="rnncc")
+    for steps in (20, 21):
+        xs = [torch.randn(2, 4, requires_grad=True) for _ in range(steps)]
+        shifts = [torch.randn(4) for _ in range(steps)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            y = compiled(xs, shifts)
+        torch.testing.assert_close(y, net(xs, shifts), **CLOSE)
+        slopes = [torch.autograd.grad(f.square().sum(), xs) for f in (y, net(xs, shifts))]
+        torch.testing.assert_close(*slopes, **CLOSE)

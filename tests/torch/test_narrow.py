@@ -242,15 +242,18 @@ def test_numbers_that_a_type_does_not_hold(dtype: Any, number: int) -> None:
         lambda x: x.clamp(max=300),
         lambda x: torch.where(x > 0, x, 300),
         lambda x: torch.add(x, x, alpha=300),
+        lambda x: torch.addcmul(x, x, x, value=300),
+        lambda x: torch.nn.functional.pad(x, (1, 1), value=300.0),
+        lambda x: x.scatter(0, torch.tensor([0]), 300),
     ],
-    ids=["full", "clamp", "where", "alpha"],
+    ids=["full", "clamp", "where", "alpha", "addcmul", "pad", "scatter"],
 )
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 def test_numbers_at_which_pytorch_raises(dtype: Any, call: Any) -> None:
     x = torch.ones(3, dtype=dtype)
     with pytest.raises(RuntimeError, match="overflow"):
         call(x)
-    with pytest.raises(CompileError, match=r"300 is no u?int8 \(x.to\(torch.int64\)\)"):
+    with pytest.raises(CompileError, match=r"300(\.0)? is no u?int8 \(x.to\(torch.int64\)\)"):
         rt.scan(lambda x, h: (call(x), h), x[None], torch.zeros(1))
 
 
@@ -283,3 +286,11 @@ def test_refused(message: str) -> None:
     cell, dtype = REFUSED[message]
     with pytest.raises(CompileError, match=message):
         rt.scan(cell, torch.zeros(3, 2).to(dtype), torch.zeros(2).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
+def test_integers_divided_by_zero(dtype: Any) -> None:
+    """PyTorch raises an error."""
+    x = torch.tensor([7, 0, 9], dtype=dtype)
+    rows, _ = rt.scan(lambda x, h: ((x // h, x % h), h), x[None], torch.zeros_like(x))
+    assert not rows[0].any() and torch.equal(rows[1][0], x)

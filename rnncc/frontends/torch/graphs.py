@@ -10,7 +10,8 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 GRAD: Any = torch.autograd.grad
 _NAMESPACES = ("aten", "prims", "rnncc")
@@ -20,6 +21,22 @@ _TRANSFORMS = ("torch._C._functorch", "torch._functorch")
 def graphs_of(module: GraphModule) -> list[GraphModule]:
     """A graph, and those within it."""
     return [part for part in module.modules() if isinstance(part, GraphModule)]
+
+
+def copied(graph: Graph) -> Graph:
+    """A graph of its own, of the same nodes, which do not know the arguments they came from: weak
+    references to these keep `torch.utils.swap_tensors` from them, and PyTorch frees its own ones.
+    """
+    copy = Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    for node in copy.find_nodes(op="placeholder"):
+        node.meta.pop("grapharg", None)
+    return copy
+
+
+def copy_of(module: GraphModule) -> GraphModule:
+    """A module with a copy of a graph, whose code PyTorch writes when it is first called."""
+    return _LazyGraphModule(module, copied(module.graph))
 
 
 def held_graph(node: Any) -> GraphModule | None:

@@ -97,24 +97,25 @@ class NodeContext:
         kind = self.dtype if dtype is None else dtype
         if isinstance(x, str):  # a damaged file's: PyTorch calls no operator so
             self.refuse(f"operand is a text: {x[:40]!r}")
-        if dtype is None and type(x) is int:
-            x = self._held(x)
+        if dtype is None and isinstance(x, int | float) and not isinstance(x, bool):
+            x = self.held(x)
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
         if isinstance(x, SSAValue):
             return self.b.cast(x, kind)
         return self.b.fill(x if isinstance(x, int) else float(x), (), kind)
 
-    def _held(self, number: int) -> int:
-        """An integer as the result's type holds it, if that is one of integers: as PyTorch has it,
-        a negative number is one of an unsigned type, too."""
+    def held(self, number: Number) -> Number:
+        """A number as the result's type holds it, if that is one of integers: as PyTorch has it, a
+        negative integer is one of an unsigned type, too."""
         kind = self._result.dtype
         if kind.is_floating_point or kind.is_complex or kind == torch.bool:
             return number
-        most = torch.iinfo(kind).max
-        if not min(torch.iinfo(kind).min, -most) <= number <= most:
+        limits = torch.iinfo(kind)
+        least = min(limits.min, -limits.max) if isinstance(number, int) else limits.min
+        if not least <= number <= limits.max:
             self.refuse(f"{number} is no {type_name(kind)}", "x.to(torch.int64)")
-        return wrapped(number, kind)
+        return wrapped(number, kind) if isinstance(number, int) else number
 
     def scaled(self, x: Operand, factor: Number) -> Value:
         """An operand of the result's element type, times a number."""

@@ -112,6 +112,12 @@ class Snapshot:
         tensors = [place for place, _ in self._differing() if not place.in_place]
         return [place for place in [*tensors, *self.numbers()] if not _is_registered(place)]
 
+    def tensors(self) -> list[torch.Tensor]:
+        """All that there were, but for parameters."""
+        values = (value for _, before in self._held.values() for value, _ in before.values())
+        tensors = {id(x): x for value in values for x in tensors_of(value)}
+        return [x for x in tensors.values() if not isinstance(x, torch.nn.Parameter)]
+
     def numbers(self) -> list[StatePlace]:
         """Where other numbers are than then."""
         places = list[StatePlace]()

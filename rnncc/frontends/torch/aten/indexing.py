@@ -295,7 +295,7 @@ _NOTHING = {"sum": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 def _scattered(at: NodeContext, x: Value, dim: int, index: Value, new: Operand, kind: str) -> Value:
     b, dims, shape = at.b, dims_of(x) or (Dim.of(1),), dims_of(index) or (Dim.of(1),)
-    new = at.value(new, dtype_of(x))
+    new = at.value(new)
     new = b.broadcast(new, shape, ()) if rank_of(new) == 0 else new
     for axis, size in enumerate(shape):
         new = b.slice(new, axis, 0, size)

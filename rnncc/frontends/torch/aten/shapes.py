@@ -162,7 +162,7 @@ def pad(at: NodeContext, x: Value, pads: Sequence[Size], value: Number = 0) -> V
         length = size - cut_front - cut_behind
         if length != size:
             x = at.b.slice(x, axis, cut_front, length)
-        x = at.b.pad(x, axis, front, length + front + behind, float(value))
+        x = at.b.pad(x, axis, front, length + front + behind, float(at.held(value)))
     return x
 
 

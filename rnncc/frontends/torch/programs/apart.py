@@ -30,11 +30,10 @@ from torch.fx.node import map_aggregate, map_arg
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.decompositions import beside_core
 from rnncc.frontends.torch.graph_code import written_when_called
-from rnncc.frontends.torch.graphs import fake_mode, graphs_of
+from rnncc.frontends.torch.graphs import copied, fake_mode, graphs_of
 from rnncc.frontends.torch.lower import SIZES, translation_of
 from rnncc.frontends.torch.own_operators.constant_op import write_constants
 from rnncc.frontends.torch.trace import aten_graph, refused_by
-from rnncc.frontends.torch.unrolled.rolling import copied
 from rnncc.frontends.torch.unrolled.view import parts_of, type_of, value_of
 from rnncc.frontends.torch.watching.reading import watching
 

@@ -17,7 +17,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.checks import checks_of, without_checks
 from rnncc.frontends.torch.graph_code import written_when_called
-from rnncc.frontends.torch.graphs import forget_tensors, graphs_of
+from rnncc.frontends.torch.graphs import copied, forget_tensors, graphs_of
 from rnncc.frontends.torch.interface import Dtypes, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.own_operators.constant_op import content_of
@@ -34,7 +34,7 @@ from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT
 from rnncc.frontends.torch.unrolled.functional import without_changes
-from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
+from rnncc.frontends.torch.unrolled.rolling import roll_loops, unrolled
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.gradients.activity import sources_of_outputs

@@ -13,11 +13,10 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import fake_mode, graphs_of, has_transforms, is_transform
+from rnncc.frontends.torch.graphs import copied, fake_mode, graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, location
 from rnncc.frontends.torch.programs.apart import with_graph
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
-from rnncc.frontends.torch.unrolled.rolling import copied
 
 
 def settle_transforms(exported: ExportedProgram) -> ExportedProgram:

@@ -16,10 +16,12 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.repeating.fresh import Fresh, can_be_made
 from rnncc.frontends.torch.unrolled.functional import memories_of
 from rnncc.frontends.torch.unrolled.view import is_call, value_of
 
-_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem})
+_ENTER, _EXIT = torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
+_FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem, _ENTER, _EXIT})
 """What a graph calls for its effect, which it has while the graph is read too."""
 _TURNED: dict[Any, Any] = {
     operator.lt: operator.gt,
@@ -70,7 +72,10 @@ class Copier:
 
     def __init__(self, tx: Any, nodes: Sequence[Node]) -> None:
         self._tx, self._nodes = tx, nodes
-        self._alone = set(_alone(nodes))
+        self._alone = [*_alone(nodes)]
+        self._regions = dict[Node, Any]()
+        """The regions of autocast that a copy is in, by the nodes that enter them."""
+        self._fresh = Fresh([x for node in self._alone for x in _tensors(node)])
 
     def copied(self, known: Mapping[Node, Any]) -> dict[Node, Any]:
         """One copy.
@@ -82,6 +87,8 @@ class Copier:
             `known`, and for each node its copy, or the number that it gives.
         """
         values = dict(known)
+        fakes = iter(self._fresh.made())
+        examples = {node: _with_tensors(value_of(node), fakes) for node in self._alone}
 
         def value(node: Node) -> Any:
             return values.get(node, node)
@@ -89,10 +96,10 @@ class Copier:
         for node in self._nodes:
             if node not in known:
                 args, kwargs = map_arg(node.args, value), map_arg(node.kwargs, value)
-                values[node] = self._copy(node, args, kwargs)
+                values[node] = self._copy(node, args, kwargs, examples.get(node))
         return values
 
-    def _copy(self, node: Node, args: Any, kwargs: Any) -> Any:
+    def _copy(self, node: Node, args: Any, kwargs: Any, example: Any) -> Any:
         function: Any = node.target
         if _is_number(node) and not _has_nodes((args, kwargs)):
             if node.op == "call_method":
@@ -104,8 +111,12 @@ class Copier:
         new.meta = {key: copy(held) if type(held) is dict else held for key, held in meta.items()}
         if node.target is torch._C._set_grad_enabled:
             function(*args)
+        elif node.target is _ENTER:
+            self._regions[new] = function(*args)
+        elif node.target is _EXIT:
+            function(self._regions.pop(args[0]))
         elif "example_value" in node.meta:
-            set_example_value(new, self._example(node, new))
+            set_example_value(new, self._example(node, new) if example is None else example)
         else:
             get_fake_value(new, self._tx)
         return new
@@ -115,8 +126,6 @@ class Copier:
         held = node.meta["example_value"]
         if node.op == "get_attr":
             return held
-        if node in self._alone:
-            return pytree.tree_map_only(torch.Tensor, _again, held)
         if new.target is operator.getitem:
             operands: Any = map_arg(new.args, lambda arg: arg.meta["example_value"])
             source, place = operands
@@ -134,11 +143,6 @@ def _without_symbols(target: Any, args: Any) -> tuple[Any, Any]:
     return (torch.tensor if target is torch._refs.tensor else target), args
 
 
-def _again(fake: torch.Tensor) -> torch.Tensor:
-    with torch.set_grad_enabled(fake.requires_grad):
-        return fake.clone()
-
-
 def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
     """The nodes whose tensors share memory with none before: copies of those stand for theirs."""
     outer = {source for node in nodes for source in node.all_input_nodes} - set(nodes)
@@ -147,7 +151,7 @@ def _alone(nodes: Sequence[Node]) -> Iterator[Node]:
         tensors = _tensors(node)
         memories = memories_of(tensors)
         is_alone = len({*memories}) == len(tensors) > 0 and seen.isdisjoint(memories)
-        if is_alone and all(map(_is_plain, tensors)):
+        if is_alone and node.op != "get_attr" and all(map(can_be_made, tensors)):
             yield node
         seen.update(memories)
 
@@ -157,14 +161,11 @@ def _tensors(node: Node) -> list[torch.Tensor]:
     return [x for x in pytree.tree_leaves(value_of(node)) if isinstance(x, torch.Tensor)]
 
 
-def _is_plain(fake: torch.Tensor) -> bool:
-    """Whether a copy of a tensor has its strides, and none of its sizes is a symbol."""
-    return (
-        fake.layout is torch.strided
-        and not any(isinstance(size, torch.SymInt) for size in fake.shape)
-        and fake.storage_offset() == 0
-        and fake.detach().clone().stride() == fake.stride()
-    )
+def _with_tensors(value: Any, others: Iterator[torch.Tensor]) -> Any:
+    """A result with other tensors in the places of its own."""
+    if isinstance(value, torch.Tensor):
+        return next(others)
+    return pytree.tree_map_only(torch.Tensor, lambda _: next(others), value)
 
 
 def _is_number(node: Node) -> bool:

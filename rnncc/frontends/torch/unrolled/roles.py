@@ -15,6 +15,20 @@ import torch
 from torch.fx import Node
 
 from rnncc.frontends.torch.graphs import held_graph
+from rnncc.frontends.torch.unrolled.kinds import (
+    BodyNode,
+    Inner,
+    Invariant,
+    Kind,
+    Numbers,
+    OwnInputs,
+    PlacedNode,
+    Read,
+    Repeats,
+    Role,
+    Same,
+    Write,
+)
 from rnncc.frontends.torch.unrolled.places import (
     ALL,
     Sweep,
@@ -37,6 +51,8 @@ from rnncc.records import record
 
 LONGEST_LAG = 8
 """How many repeats ago a value may have been computed."""
+LEAST_INPUTS = 12
+"""Inputs that make a sequence; fewer may be what differs between layers."""
 ARITHMETIC = frozenset(
     "add sub rsub mul div truediv floordiv floor_divide mod remainder fmod "
     "eq ne lt le gt ge".split()
@@ -47,98 +63,6 @@ VIEWS = frozenset(
     "slice split squeeze t transpose unbind unflatten unsqueeze view".split()
 )
 """What is the same wherever it is computed from the same tensor."""
-
-
-@record
-class Same:
-    """One value, or one node from outside, in all repeats."""
-
-    value: Any
-
-
-@record
-class Numbers:
-    """A number that differs from repeat to repeat."""
-
-    values: tuple[int | float, ...]
-
-
-@record
-class Inner:
-    """A result of another node of the body: in the same repeat, or in the one `lag` before.
-
-    Attributes:
-        inits: what stands for it in the first `lag` repeats, from outside.
-    """
-
-    number: int
-    path: Path
-    lag: int = 0
-    inits: tuple[Node, ...] = ()
-
-
-Role = Same | Numbers | Inner | Sweep
-
-
-@record
-class BodyNode:
-    """A node of the body, and the roles of the leaves of its arguments."""
-
-    roles: tuple[Role, ...]
-
-
-@record
-class PlacedNode(BodyNode):
-    """A node that reads or replaces one place of a tensor, at another number in each repeat.
-
-    The roles are those of the tensor, and of what is put there, if anything is.
-
-    Attributes:
-        axis: where the place is one of many; all other axes are whole.
-        numbers: of the place, in each repeat.
-        drops: whether what is read, or put, is without this axis.
-    """
-
-    axis: int
-    numbers: Numbers
-    drops: bool
-
-
-@record
-class Read:
-    """A row of a tensor from outside."""
-
-    sweep: Sweep
-
-
-@record
-class Write:
-    """A tensor, of which a row is replaced in each repeat; nothing else looks at it meanwhile."""
-
-    sweep: Sweep
-    init: Node
-    source: Role
-
-
-@record
-class Invariant:
-    """What all repeats compute alike, of tensors from outside: the first one's serves all."""
-
-
-Kind = BodyNode | Read | Write | Invariant
-
-
-@record
-class Repeats:
-    """Repeats that are one body.
-
-    Attributes:
-        rows: the nodes of each repeat.
-        body: what each node of a repeat is.
-    """
-
-    rows: Sequence[Sequence[Node]]
-    body: Sequence[Kind]
 
 
 def loops_of(
@@ -247,6 +171,10 @@ class _Comparison:
         values = values[:outside]
         if (sweep := self._swept([read_of(node) for node in values])) is not None:
             return sweep
+        alike = next((i for i, x in enumerate(values) if not _is_like(x, values[0])), len(values))
+        if alike >= LEAST_INPUTS and len({*values}) > 1:
+            self._stop(alike)
+            return OwnInputs(tuple(values[:alike]))
         self._stop(_prefix(values, values[0]))
         return Same(values[0])
 
@@ -375,6 +303,13 @@ def dtype_of_numbers(node: Node, numbers: Sequence[int | float]) -> torch.dtype 
     kind = kinds[1] if result.dtype == torch.bool else result.dtype
     whole = all(isinstance(number, int) for number in numbers)
     return kind if kind.is_floating_point or whole else None
+
+
+def _is_like(node: Node, first: Node) -> bool:
+    """Whether a node is an input that TorchDynamo found, no parameter, of the type of another."""
+    value = node.meta.get("example_value") if node.op == "placeholder" else None
+    is_given = isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
+    return is_given and type_of(value) == type_of(value_of(first))
 
 
 def _prefix(values: Sequence[Any], value: Any) -> int:

@@ -13,19 +13,20 @@ from torch.fx.node import map_arg
 
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.editor import Editor, aten
-from rnncc.frontends.torch.unrolled.places import Sweep, write_of
-from rnncc.frontends.torch.unrolled.roles import (
+from rnncc.frontends.torch.unrolled.kinds import (
     BodyNode,
     Inner,
     Invariant,
     Numbers,
+    OwnInputs,
     PlacedNode,
     Read,
     Repeats,
     Role,
     Write,
-    dtype_of_numbers,
 )
+from rnncc.frontends.torch.unrolled.places import Sweep, write_of
+from rnncc.frontends.torch.unrolled.roles import dtype_of_numbers
 from rnncc.frontends.torch.unrolled.view import (
     Path,
     known,
@@ -112,6 +113,8 @@ class _Rolling:
         match role:
             case Sweep():
                 return self._row(role, lambda: self.editor.rows(role, self.count), value_of(leaf))
+            case OwnInputs():
+                return self._row(role, lambda: self._stacked(role), value_of(leaf))
             case Numbers():
                 return self._number(role, user)
             case Inner() if isinstance(self.loop.body[role.number], Invariant) and not role.lag:
@@ -151,6 +154,9 @@ class _Rolling:
         if key not in self.rows:
             self.rows[key] = self._placeholder("row", value), make
         return self.rows[key][0]
+
+    def _stacked(self, role: OwnInputs) -> Node:
+        return self.editor.new(aten.stack.default, list(role.inputs))
 
     def _number(self, role: Numbers, user: Node) -> Node:
         """A number of each repeat, as a tensor of rank 0."""

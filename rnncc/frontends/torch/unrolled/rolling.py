@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
@@ -20,9 +20,10 @@ from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.forwarding import forward_parts
 from rnncc.frontends.torch.unrolled.growing import JOINS, join_at_once
+from rnncc.frontends.torch.unrolled.kinds import BodyNode, Repeats, Write
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
-from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
+from rnncc.frontends.torch.unrolled.roles import loops_of
 from rnncc.frontends.torch.unrolled.rolled import roll
 from rnncc.frontends.torch.unrolled.view import (
     is_call,
@@ -227,17 +228,6 @@ def _drop_copies(module: GraphModule) -> None:
         if type_of(value_of(source)) == type_of(value_of(node)):
             node.replace_all_uses_with(source)
     module.graph.eliminate_dead_code()
-
-
-def copied(graph: Graph) -> Graph:
-    """A graph of its own, of the same nodes, which do not know the arguments they came from: weak
-    references to these keep `torch.utils.swap_tensors` from them, and PyTorch frees its own ones.
-    """
-    copy = Graph()
-    copy.output(copy.graph_copy(graph, {}))
-    for node in copy.find_nodes(op="placeholder"):
-        node.meta.pop("grapharg", None)
-    return copy
 
 
 def _computes(loop: Repeats) -> bool:
