@@ -68,7 +68,7 @@ def _remembered(entry: bytes) -> dict[str, int] | None:
     try:
         settings = json.loads(entry)
         check_tuning(settings)
-    except (ValueError, AttributeError, CompileError):
+    except (ValueError, AttributeError, RecursionError, CompileError):
         return None
     return settings
 

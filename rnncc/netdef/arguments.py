@@ -54,6 +54,10 @@ class Arguments:
         value: bytes | str = self._single(name, "s", default)
         return self._decode(name, value) if isinstance(value, bytes) else value
 
+    def content(self, name: str) -> bytes:
+        """The bytes of a string that is no text."""
+        return self._single(name, "s", b"")
+
     def net(self, name: str) -> NetDef | str | None:
         """A net, in text form or as a message; None where there is none."""
         arg = self._named.get(name)

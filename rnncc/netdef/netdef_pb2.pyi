@@ -168,3 +168,29 @@ class NetDef(_message.Message):
     external_input: _containers.RepeatedScalarFieldContainer[str]
     external_output: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., op: _Optional[_Iterable[_Union[OperatorDef, _Mapping]]] = ..., type: _Optional[str] = ..., num_workers: _Optional[int] = ..., device_option: _Optional[_Union[DeviceOption, _Mapping]] = ..., arg: _Optional[_Iterable[_Union[Argument, _Mapping]]] = ..., external_input: _Optional[_Iterable[str]] = ..., external_output: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HierarchyProto(_message.Message):
+    __slots__ = ("size", "paths")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    paths: _containers.RepeatedCompositeFieldContainer[PathProto]
+    def __init__(self, size: _Optional[int] = ..., paths: _Optional[_Iterable[_Union[PathProto, _Mapping]]] = ...) -> None: ...
+
+class PathProto(_message.Message):
+    __slots__ = ("word_id", "path_nodes")
+    WORD_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_NODES_FIELD_NUMBER: _ClassVar[int]
+    word_id: int
+    path_nodes: _containers.RepeatedCompositeFieldContainer[PathNodeProto]
+    def __init__(self, word_id: _Optional[int] = ..., path_nodes: _Optional[_Iterable[_Union[PathNodeProto, _Mapping]]] = ...) -> None: ...
+
+class PathNodeProto(_message.Message):
+    __slots__ = ("index", "length", "target")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    length: int
+    target: int
+    def __init__(self, index: _Optional[int] = ..., length: _Optional[int] = ..., target: _Optional[int] = ...) -> None: ...

@@ -19,6 +19,8 @@ from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 _LENGTHS = struct.Struct("<QQQ")
+_BROKEN = ValueError, TypeError, AttributeError, LookupError, RecursionError
+"""What JSON of another structure leads to, or of one too deep."""
 _EMPTY = (0, 8)
 """Kinds of sections of ELF that take nothing of the file."""
 
@@ -69,7 +71,7 @@ class Image:
                 raise ValueError("a function has no symbol")
             _check_object(data[starts[1] : starts[2]], set(symbols.values()))
             Compiled(metadata, {})  # reads the names and shapes of arrays
-        except (ValueError, TypeError, AttributeError, LookupError, ModelError, error) as why:
+        except (*_BROKEN, ModelError, error) as why:
             raise ImageError(str(why)) from why
         block = Memory(weights).bytes
         block[:] = np.frombuffer(data, np.uint8, weights, starts[2])

@@ -140,6 +140,7 @@ def broken_images(whole: bytes) -> list[bytes]:
     changed += [replace(image, metadata=data) for data in ({}, {**image.metadata, "inputs": 1})]
     lengths = struct.pack("<QQQ", 2**63, 2**63, 0)
     junk = [b"", b"[]", bytes(24), lengths, whole[:-1], whole + b"\0", b"\xff" * 24]
+    junk.append(struct.pack("<QQQ", 10**5, 0, 0) + b"[" * 10**5)
     return junk + [other.to_bytes() for other in changed]
 
 

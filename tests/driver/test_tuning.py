@@ -114,7 +114,18 @@ def test_what_was_found_is_remembered(
 
 
 @pytest.mark.parametrize(
-    "entry", [b"", b"[]", b"3", b"\xff", b'{"vectors": 0}', b'{"vectors": "8"}', b'{"other": 8}']
+    "entry",
+    [
+        b"",
+        b"[]",
+        b"3",
+        b"\xff",
+        b'{"vectors": 0}',
+        b'{"vectors": "8"}',
+        b'{"other": 8}',
+        b"[" * 10**5,
+    ],
+    ids=lambda entry: str(entry[:20]),
 )
 def test_junk_is_measured_anew(entry: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning.cache, "find", lambda key: entry)

@@ -189,6 +189,29 @@ def test_a_text_in_place_of_a_list_s_number() -> None:
         rnncc.compile(exported)
 
 
+class Chosen(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.select(1, 0)
+
+
+@pytest.mark.parametrize("axis", [2, -3, 2**31, None])
+def test_an_axis_that_is_not_there(axis: int | None) -> None:
+    exported = torch.export.export(Chosen(), (torch.zeros(2, 3),))
+    (node,) = exported.graph.find_nodes(op="call_function", target=torch.ops.aten.select.int)
+    node.args = (node.args[0], axis, *node.args[2:])
+    with pytest.raises(CompileError, match=f"there is no axis {axis} of 2"):
+        rnncc.compile(exported)
+
+
+@pytest.mark.parametrize("name", ["self", "translation"])
+def test_a_name_of_an_argument_that_is_none(name: str) -> None:
+    exported = torch.export.export(Chosen(), (torch.zeros(2, 3),))
+    (node,) = exported.graph.find_nodes(op="call_function", target=torch.ops.aten.select.int)
+    node.kwargs = {name: node.args[0]}
+    with pytest.raises(CompileError, match="arguments are not supported"):
+        rnncc.compile(exported)
+
+
 def test_a_damaged_call(members: dict[str, bytes]) -> None:
     graph = json.loads(members[GRAPH])
     leaf = json.dumps([1, {"type": None, "context": None, "children_spec": []}])

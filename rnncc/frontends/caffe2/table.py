@@ -45,12 +45,18 @@ class Late(Table):
 
 @cache
 def _gradients() -> Table:
-    from rnncc.frontends.caffe2.ops import gradients, lengths_gradients, recurrent_gradient
+    from rnncc.frontends.caffe2.ops import (
+        gradients,
+        hierarchies,
+        lengths_gradients,
+        recurrent_gradient,
+    )
 
     return {
         **gradients.OPERATORS,
         **lengths_gradients.GRADIENTS,
         **recurrent_gradient.OPERATORS,
+        **hierarchies.GRADIENTS,
     }
 
 
@@ -128,6 +134,12 @@ def _losses() -> Table:
     return losses.OPERATORS
 
 
+def _hierarchies() -> Table:
+    from rnncc.frontends.caffe2.ops import hierarchies
+
+    return hierarchies.OPERATORS
+
+
 def _control_gradients() -> Table:
     from rnncc.frontends.caffe2.ops import control_gradient
 
@@ -160,6 +172,7 @@ _SELDOM = (
     _norms,
     _entropies,
     _losses,
+    _hierarchies,
 )
 OPERATORS: Table = Late(lambda: _PLAIN, *_SELDOM)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
@@ -175,7 +188,7 @@ FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
 FAMILIES["Images"] = Late(_images)
 FAMILIES["Norms of channels"] = Late(_norms)
-FAMILIES["Losses"] = Late(_entropies, _losses)
+FAMILIES["Losses"] = Late(_entropies, _losses, _hierarchies)
 FAMILIES["Sums and gradients"] = Late(_gradients)
 
 GRADIENTS: Table = Late(_control_gradients)

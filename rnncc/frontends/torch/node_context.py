@@ -133,10 +133,13 @@ class NodeContext:
         return self.b.broadcast(x, self.dims, range(rank - rank_of(x), rank))
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front."""
+        """An axis counted from the front; refuses one that a damaged file has beyond the last."""
+        most = max(rank, 1)  # PyTorch takes scalars as vectors
+        if not isinstance(axis, int) or not -most <= axis < most:
+            self.refuse(f"there is no axis {axis} of {rank}")
         return axis + rank if axis < 0 else axis
 
-    def call(self, translation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, translation: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What a translation gives; refuses arguments that it does not take."""
         try:
             bound = signature(translation).bind(self, *args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.frontends.caffe2.hierarchies import doubled, misread
 from tests.frontends.caffe2.nets import net, op
 from tests.frontends.caffe2.refused_nets import (
     BOOL,
@@ -334,6 +335,9 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("GivenTensorInt64Fill", one("", shape=[65537], values=[1] * 65537), "more than 65536"),
     ],
     "`is_test` other than 1": [("Dropout", one("x", "y m", is_test=0), "drops at random")],
+    "reading Y1": [("HSoftmax", misread, "its gradient alone reads")],
+    "reading the fourth output, which is Caffe2's own": [("*", misread, "nobody reads")],
+    "words that are not 0, 1, 2 and so on, once each": [("*", doubled, "once each")],
     "reading the mask": [("Dropout", read_mask, "holds nothing at inference")],
     "a state that no step writes, or two links write": [
         ("*", bad("state_never_written"), "written by no link"),

@@ -123,7 +123,7 @@ def test_gradient_is_the_limit_of_differences(case: tuple[Any, ...]) -> None:
 def test_every_gradient_operator_is_tested() -> None:
     tested = {f"{case[0]}Gradient" for case in CASES} | {"RecurrentNetworkGradient"}
     tested |= {"ZeroGradient", "StopGradient"}  # forward operators
-    tested |= {"LengthsTopKGradient"}  # test_lengths.py
+    tested |= {"LengthsTopKGradient", "HSoftmaxGradient"}  # test_lengths.py, test_hierarchies.py
     for case in REAL.values():
         if "train" in case:
             tested |= {o.type for o in NetDef.FromString(case["train"].tobytes()).op}

@@ -361,6 +361,7 @@ def test_every_operator_is_tested() -> None:
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
     tested |= {"Conv", "ConvTranspose", "TopK"}  # test_spatial.py
     tested |= {"LengthsTopK", "LengthsGather"}  # test_lengths.py
+    tested |= {"HSoftmax"}  # test_hierarchies.py
     same = {"AliasWithName", "CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
     same |= {f"{kind}Pool{rank}D" for kind in ("Average", "Max") for rank in (2, 3)} - tested
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}

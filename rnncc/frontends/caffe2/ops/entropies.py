@@ -50,7 +50,7 @@ class LabelCrossEntropy(Operator):
     def build(self, e: Emitter) -> None:
         x, labels = (e[blob] for blob in self.xs)
         picked = _picked(e.b, x, labels)
-        e[self.ys[0]] = e.b.neg(_log(e.b, picked))
+        e[self.ys[0]] = e.b.neg(log_of(e.b, picked))
 
 
 class CrossEntropy(Operator):
@@ -72,7 +72,7 @@ class CrossEntropy(Operator):
 
     def build(self, e: Emitter) -> None:
         x, labels = (e[blob] for blob in self.xs)
-        e[self.ys[0]] = e.b.neg(total(e.b, e.b.mul(labels, _log(e.b, x)), [1]))
+        e[self.ys[0]] = e.b.neg(total(e.b, e.b.mul(labels, log_of(e.b, x)), [1]))
 
 
 class BernoulliJSD(Operator):
@@ -239,7 +239,7 @@ class WeightedSigmoidCrossEntropyWithLogits(SigmoidCrossEntropyWithLogits):
     inputs = (3, 3)
 
 
-def _log(b: Builder, x: SSAValue) -> SSAValue:
+def log_of(b: Builder, x: SSAValue) -> SSAValue:
     """log max(x, 1e-20), whose slope is 1 / max(x, 1e-20) below, too, as in Caffe2."""
 
     def backward(b: Builder, dy: SSAValue, x: SSAValue) -> SSAValue:
@@ -267,7 +267,7 @@ def _entropy(b: Builder, p: SSAValue) -> SSAValue:
     p = b.select(b.compare("lt", p, zero), zero, p)  # not their maximum: the slope at 0 is p's
     p = b.select(b.compare("gt", p, one), one, p)
     other = b.sub(one, p)
-    return b.neg(b.add(b.mul(p, _log(b, p)), b.mul(other, _log(b, other))))
+    return b.neg(b.add(b.mul(p, log_of(b, p)), b.mul(other, log_of(b, other))))
 
 
 OPERATORS: dict[str, type[Operator]] = {
