@@ -8,7 +8,6 @@ from typing import Self
 
 from rnncc.codegen.cpu.machine.families import USUAL
 from rnncc.codegen.cpu.machine.features import needed
-from rnncc.ir.types import ITEM_BYTES
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
@@ -182,14 +181,16 @@ class Core:
             # tiles too, as three slots of one vector each are with 16 registers. (Weights of fewer
             # bits stay there, and to widen or add them up takes registers.)
             vectors = next((n for n in range(1, vectors) if self._fills_tiles(slots * n)), vectors)
-        if slots * 2 == WIDE and self._is_better_wide(slots * units, dtype, depth):
+        if slots * 2 == WIDE and self._is_better_wide(
+            slots * units, dtype, -(-depth // GROUP[dtype])
+        ):
             vectors = 2
         if self.vectors:
             # A setting that `--tune` tries.
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
-    def _is_better_wide(self, columns: int, dtype: str, depth: int) -> bool:
+    def _is_better_wide(self, columns: int, dtype: str, words: int) -> bool:
         """Whether panels are of `WIDE` vectors, not of half as many: their weights come from the
         second-level cache, in order, for as many sums as a row needs at once; and the halves that
         several rows take stay near the first-level cache, which weights of 400 units do not (GRU
@@ -197,7 +198,7 @@ class Core:
         # Of bf16 a step is 0.86 of it, and 5 rows or more 1.1.
         if self.l2_streams > 1 or self.registers < 32 or dtype == "bf16":
             return False
-        of_column = depth * ITEM_BYTES[dtype]
+        of_column = words * self.item
         return columns * of_column >= self.l1 and WIDE * self.lanes * of_column <= 2 * self.l1
 
     def stripe(self, slots: int, panel: int) -> int:
