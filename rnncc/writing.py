@@ -156,10 +156,10 @@ def staged(out: Path) -> Generator[Path]:
 def _turn(folder: Path) -> Generator[None]:
     """Let no other process of ours move files into a folder meanwhile."""
     descriptor = None
-    with suppress(OSError):  # a folder that cannot be read, a file system without locks
-        descriptor = os.open(folder, os.O_RDONLY)
-        _lock(descriptor)
     try:
+        with suppress(OSError):  # a folder that cannot be read, a file system without locks
+            descriptor = os.open(folder, os.O_RDONLY)
+            _lock(descriptor)
         yield
     finally:
         if descriptor is not None:

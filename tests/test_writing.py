@@ -264,6 +264,21 @@ def test_a_folder_that_another_program_locks(out: Path, monkeypatch: pytest.Monk
     os.close(descriptor)
 
 
+def test_an_interruption_while_another_has_the_folder(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing stays open: a lock ends with its descriptor."""
+    monkeypatch.setattr(time, "sleep", interrupted)
+    descriptor = os.open(out, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    opened = len(list(Path("/dev/fd").iterdir()))
+    with pytest.raises(KeyboardInterrupt), staged(out) as folder:
+        (folder / "a").touch()
+    assert len(list(Path("/dev/fd").iterdir())) == opened
+    assert not list(out.iterdir())
+    os.close(descriptor)
+
+
 @pytest.mark.parametrize("done", [False, True])
 def test_an_interruption_while_a_folder_is_removed(
     done: bool, out: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,11 +26,12 @@ CPUS = {
     "x86-64-v3": "x86-64-v3",
     "x86-64-v4": "x86-64-v4",
     "znver4": "x86-64-v4",
+    "znver5": "x86-64-v4",
     "cooperlake": "x86-64-v4",
     "neoverse-n1": "aarch64",
 }
 """CPU -> a platform that has it."""
-ADD = re.compile(r"\t(vfmadd|vdpbf16|fmla)")
+ADD = re.compile(r"\t(vfmadd|vdpbf16|vpdpbusd|vpmaddwd|fmla)")
 EPILOGUE = re.compile(r"\t(vmaxps|vdivps|fmaxnm|fdiv)")
 SPILL = re.compile(r", \d*\(%r[sb]p\)|\tst[rpu]+\tq.*\[sp")
 FETCH = re.compile(r"\tprefetch(t\d)\s")
@@ -49,9 +50,14 @@ def loops(assembly: str) -> list[list[str]]:
     return [lines[start:end] for start, end in inner]
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize(
+    ("cpu", "precision"),
+    [
+        *((cpu, precision) for cpu in CPUS for precision in ("fp32", "bf16")),
+        *((cpu, "int8") for cpu in ("x86-64-v3", "znver5")),
+    ],
+)
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
     """A sum that is spilled in its loop waits for memory in each iteration."""
     net = CELLS[cell](96, 96)

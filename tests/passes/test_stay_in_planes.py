@@ -72,3 +72,14 @@ def test_short_rows_run_along_channels() -> None:
     """Seven results do not fill a vector."""
     assert not sums_in_planes(depthwise([Window(3)], 9))
     assert sums_in_planes(depthwise([Window(3)], 18))
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0,)])
+def test_sums_over_more_than_windows(axes: tuple[int, ...]) -> None:
+    """Such as those over an open batch, or all elements: they stand where they are."""
+    b = Builder.net("made")
+    y = b.reduce("sum", b.relu(b.transpose(b.input("x", ("N", 20, 40, 8)), (0, 2, 3, 1))), axes)
+    program = b.finish({"y": y})
+    whole_sequence(program)
+    found = run(program, {"x": np.ones((3, 20, 40, 8), np.float32)})["y"]
+    assert np.all(found == 3 * 20 * 40 * 8 / found.size)

@@ -101,11 +101,14 @@ def _keeps(op: RnnOp, perm: Perm, laid: Container[SSAValue]) -> bool:
 
 def _are_wide(op: Reduce, perm: Perm, stride: int) -> bool:
     """Whether sums along rows of planes take less time than along channels and turning round."""
-    (batch, *dims), behind = dims_of(op.y), perm_behind(op, perm)
-    taps, around = [dims_of(op.x)[axis] for axis in get_ints(op.axes)], [*dims, *dims_of(op.x)[1:]]
+    axes, behind = get_ints(op.axes), perm_behind(op, perm)
     # a batch, rows of planes and channels
-    if len(dims) < 2 or not taps or not all(size.is_static for size in around):
+    if len(behind) < 3 or not axes or 0 in axes or perm[0] != 0:
         return False
+    (batch, *dims), around = dims_of(op.y), dims_of(op.x)[1:]
+    if not all(size.is_static for size in around):
+        return False
+    taps = [dims_of(op.x)[axis] for axis in axes]
     row, channels = int(dims[behind.index(len(dims)) - 1]), int(dims[-1])
     results, count = math.prod(map(int, dims)), math.prod(map(int, taps))
     if results == 0:
