@@ -68,8 +68,8 @@ def can_copy(node: Node, others: Collection[Node]) -> bool:
 
 @cache
 def _changes_shapes(name: str) -> bool:
-    """Whether a function or method gives a tensor other sizes or strides in place, unlike `detach_`,
-    which PyTorch tags alike."""
+    """Whether a function or method gives a tensor other sizes or strides in place; PyTorch tags
+    `detach_` alike, which does not."""
     if name == "detach_":
         return False
     operators = getattr(torch.ops.aten, name) if hasattr(torch.ops.aten, name) else None
