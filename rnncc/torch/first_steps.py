@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils import _pytree as pytree
@@ -30,9 +30,6 @@ MOST_FILLING = 64
 """Steps that fill windows, such as `deque(maxlen=3)`, which PyTorch does before those."""
 _counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
 """The classes and keys of the numbers that cells keep."""
-_compiled: WeakSet[Any] = WeakSet()
-"""Cells whose steps have been compiled: what they hold is not copied any more, so that it could be
-put back where they are refused."""
 
 
 def first_steps_apart(
@@ -53,9 +50,7 @@ def first_steps_apart(
         numbers: where numbers are that steps change, though the first ones may not.
     """
     before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
-    originals, code = _copies(state), code_of(cell)
-    if code not in _compiled:
-        originals += _copies(before.tensors())
+    originals = _copies([state, before.tensors()])
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
@@ -74,7 +69,6 @@ def first_steps_apart(
             known = together(known, last.changed())
             try:
                 rest, finals = _other_steps(cell, xs, state, known, last, how, numbers)
-                _compiled.add(code)
                 if types_stay and not known:
                     rest = pytree.tree_map(_typed_as, ys[-1], rest)
                 return _joined([*ys, rest], how.reverse), finals
@@ -93,13 +87,30 @@ def _copies(tree: Any) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
 
 
 def _put_back(originals: Iterable[tuple[torch.Tensor, int, torch.Tensor]]) -> None:
-    """Let tensors be what they were, to autograd too. Those of inference mode have no versions, and
-    batch norm changes statistics without counting it."""
+    """Let tensors be what they were, to autograd too, and write to none that is: its memory may be
+    one that nobody may write to."""
     for x, version, copy in originals:
         if version_of(x) != version or (x.is_inference() and torch.is_inference_mode_enabled()):
-            x.copy_(copy)
-        elif unwrapped(x) is x and not (x.requires_grad or x.is_inference()):
-            x.data.copy_(copy)
+            _write(x, copy)  # those of inference mode have no versions
+        elif _may_differ(x):
+            both = x.data.double(), copy.double()
+            if not torch.allclose(*both, rtol=0, atol=0, equal_nan=True):
+                x.data.copy_(copy)
+
+
+def _may_differ(x: torch.Tensor) -> bool:
+    """Whether a tensor of a version may have been another: batch norm does not count changes."""
+    plain = unwrapped(x) is x and x.layout is torch.strided and not x.is_meta
+    return plain and x.is_floating_point() and not (x.requires_grad or x.is_inference())
+
+
+def _write(x: torch.Tensor, copy: torch.Tensor) -> None:
+    """Write to each place once, though `expand` shows the same memory many times."""
+    strides = x.stride() if x.layout is torch.strided else ()
+    for axis, stride in enumerate(strides):
+        if stride == 0 and x.shape[axis] > 1:
+            x, copy = x.narrow(axis, 0, 1), copy.narrow(axis, 0, 1)
+    x.copy_(copy)
 
 
 def _other_steps(

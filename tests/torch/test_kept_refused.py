@@ -144,6 +144,42 @@ def test_what_is_refused_leaves_buffers_as_they_were() -> None:
     assert not norm.total.any() and not norm.running_mean.any() and norm.num_batches_tracked == 0
 
 
+class Sums(nn.Module):
+    """A cell that is refused where its buffers are one memory, which it shows many times."""
+
+    def __init__(self, is_known: bool) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(1, 4))
+        self.register_buffer("shown", (torch.zeros(1, 4) if is_known else self.total).expand(3, 4))
+
+    def forward(self, x: Any, h: Any) -> Any:
+        self.total.add_(x.sum())
+        return x + h, h
+
+
+def test_refused_after_another_of_its_class_that_was_compiled() -> None:
+    xs, state = XS.repeat(3, 1, 1), torch.zeros(3, 4)
+    rt.scan(Sums(is_known=True), xs, state)
+    refused = Sums(is_known=False)
+    with pytest.raises(CompileError, match="kept elsewhere"):
+        rt.scan(refused, xs, state)
+    assert not refused.total.any() and not refused.shown.any()
+
+
+def test_what_is_refused_writes_to_no_buffer_that_has_not_changed() -> None:
+    """It may be a file that was opened to be read."""
+    cell, written = Sums(is_known=True), list[Any]()
+
+    class Watched(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, _: Any, args: Any, kwargs: Any) -> Any:
+            written.extend(args[:1] if function._schema.is_mutable else ())
+            return function(*args, **(kwargs or {}))
+
+    with pytest.raises(CompileError, match="needs a step"), Watched():
+        rt.scan(cell, XS[:0], torch.zeros(3, 4))
+    assert not written
+
+
 def test_no_step_at_all() -> None:
     module = Membrane()
     with pytest.raises(CompileError, match="needs a step"):

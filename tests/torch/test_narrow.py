@@ -242,11 +242,12 @@ def test_numbers_that_a_type_does_not_hold(dtype: Any, number: int) -> None:
         lambda x: x.clamp(max=300),
         lambda x: torch.where(x > 0, x, 300),
         lambda x: torch.add(x, x, alpha=300),
+        lambda x: torch.rsub(x, 1, alpha=300),
         lambda x: torch.addcmul(x, x, x, value=300),
         lambda x: torch.nn.functional.pad(x, (1, 1), value=300.0),
         lambda x: x.scatter(0, torch.tensor([0]), 300),
     ],
-    ids=["full", "clamp", "where", "alpha", "addcmul", "pad", "scatter"],
+    ids=["full", "clamp", "where", "alpha", "rsub", "addcmul", "pad", "scatter"],
 )
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 def test_numbers_at_which_pytorch_raises(dtype: Any, call: Any) -> None:
@@ -255,6 +256,24 @@ def test_numbers_at_which_pytorch_raises(dtype: Any, call: Any) -> None:
         call(x)
     with pytest.raises(CompileError, match=r"300(\.0)? is no u?int8 \(x.to\(torch.int64\)\)"):
         rt.scan(lambda x, h: (call(x), h), x[None], torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "call", [torch.sub, lambda x, y, alpha: torch.rsub(y, x, alpha=alpha)], ids=["sub", "rsub"]
+)
+def test_factors_of_what_is_taken_away(call: Any) -> None:
+    """PyTorch adds so many times less: it takes 128 for int8, and no -128."""
+    xs, y = torch.tensor([[1, 5, -128]], dtype=torch.int8), torch.tensor([3, 2, 1]).to(torch.int8)
+    rows, _ = rt.scan(lambda x, h: (call(x, h, alpha=128), h), xs, y)
+    assert torch.equal(rows[0], call(xs[0], y, alpha=128))
+    with pytest.raises(CompileError, match="128 is no int8"):
+        rt.scan(lambda x, h: (call(x, h, alpha=-128), h), xs, y)
+
+
+def test_fractions_of_factors_are_left_out() -> None:
+    xs = torch.tensor([[1, 5, -3]], dtype=torch.int8)
+    rows, _ = rt.scan(lambda x, h: (torch.addcmul(x, x, x, value=-2.5), h), xs, torch.zeros(1))
+    assert torch.equal(rows[0], torch.addcmul(xs[0], xs[0], xs[0], value=-2.5))
 
 
 def test_negative_numbers_of_an_unsigned_type() -> None:

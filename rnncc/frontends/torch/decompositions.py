@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache, partial
 from typing import Any
 
@@ -89,9 +90,11 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
 
 
 def _addcmul(pytorchs: Any, x: Any, one: Any, other: Any, value: Any = 1) -> Any:
-    """PyTorch's own wraps integers that a type does not hold; the operator takes none."""
+    """PyTorch's own wraps integers that a type does not hold, and takes no other numbers for those;
+    the operator takes none that wraps, and others without their fractions."""
     if x.dtype.is_floating_point or x.dtype.is_complex:
         return pytorchs(x, one, other, value=value)
+    value = int(value) if math.isfinite(value) else value
     return torch.add(x, one * other, alpha=value)
 
 

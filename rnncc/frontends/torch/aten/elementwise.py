@@ -24,12 +24,14 @@ def add(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
 
 def sub(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
     """a - alpha · b"""
-    return at.b.sub(at.value(a), at.scaled(b, alpha))
+    if alpha == 1:
+        return at.b.sub(at.value(a), at.value(b))
+    return at.b.add(at.value(a), at.scaled(b, -alpha))  # PyTorch's number, which integers hold
 
 
 def rsub(at: NodeContext, a: Operand, b: Operand, alpha: Number = 1) -> Value:
     """b - alpha · a"""
-    return at.b.sub(at.value(b), at.scaled(a, alpha))
+    return sub(at, b, a, alpha=alpha)
 
 
 def mul(at: NodeContext, a: Operand, b: Operand) -> Value:

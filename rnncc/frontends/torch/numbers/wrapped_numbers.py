@@ -39,8 +39,10 @@ def meeting(b: Builder, node: Node, args: Sequence[Any]) -> list[Any]:
     kind = node.meta["val"].dtype
     if kind == torch.bool:
         kind = _compared_in([x for x in fakes if isinstance(x, torch.Tensor)])
+    operands = 2 if name in _OF_TWO else 0  # behind them is a factor
     return [
-        _as_held(b, arg, fake, kind, name in _OF_TWO) for arg, fake in zip(args, fakes, strict=True)
+        _as_held(b, arg, fake, kind, number < operands)
+        for number, (arg, fake) in enumerate(zip(args, fakes, strict=True))
     ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.repeating.fresh import Fresh, can_be_made
 from rnncc.frontends.torch.unrolled.functional import memories_of
-from rnncc.frontends.torch.unrolled.view import is_call, value_of
+from rnncc.frontends.torch.unrolled.view import is_call, name_of, value_of
 
 _ENTER, _EXIT = torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
 _FOR_EFFECT = frozenset({torch._C._set_grad_enabled, operator.setitem, _ENTER, _EXIT})
@@ -58,9 +59,22 @@ def can_copy(node: Node, others: Collection[Node]) -> bool:
     is_known = "example_value" in node.meta or node.target in _FOR_EFFECT or is_tuple
     if node.op == "placeholder" or not is_known or "unbacked_bindings" in node.meta:
         return False
+    if is_call(node) and _changes_shapes(name_of(node)):  # of what the step was read with, too
+        return False
     if not isinstance(node.target, HigherOrderOperator):
         return True
     return not any(source in others and _is_number(source) for source in node.all_input_nodes)
+
+
+@cache
+def _changes_shapes(name: str) -> bool:
+    """Whether a function or method gives a tensor other sizes or strides in place; PyTorch tags
+    `detach_` alike, which does not."""
+    if name == "detach_":
+        return False
+    operators = getattr(torch.ops.aten, name) if hasattr(torch.ops.aten, name) else None
+    overloads = operators.overloads() if operators is not None else ()
+    return any(torch.Tag.inplace_view in getattr(operators, x).tags for x in overloads)
 
 
 class Copier:
