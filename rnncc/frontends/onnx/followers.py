@@ -51,7 +51,8 @@ def _joined_where(
         choice, followers, names = growing
         gone = {id(choice), *map(id, followers)}
         nodes = [node for node in nodes if id(node) not in gone]
-        nodes.append(_joined(choice, followers, names, ends.union(*map(reads, nodes))))
+        joined = _joined(choice, followers, names, ends.union(*map(reads, nodes)))
+        nodes += [joined] if joined.output else []
     return nodes
 
 
@@ -69,7 +70,7 @@ def _next(
         names = [name for name in node.output if (place, name) in uneven]
         if names and outputs.isdisjoint(names):
             followers = _followers(nodes, node, names)
-            if followers and not _hidden(node, followers):
+            if not _hidden(node, followers):
                 return node, followers, names
     return None
 

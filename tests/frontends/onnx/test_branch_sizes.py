@@ -218,6 +218,13 @@ def _one_behind_the_other(count: int, last: list[Any]) -> Any:
     return model([*nodes, *last], inputs, [info("y", None)], constants, opset=18)
 
 
+@pytest.mark.parametrize("rest", [[], [node("Relu", "chosen", "unread")]], ids=["none", "a node"])
+def test_ranks_of_what_nothing_reads(rest: list[Any]) -> None:
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)
+    program = imported(_squeezed([*rest, node("Neg", "x", "y")]))
+    np.testing.assert_array_equal(run(program, {"x": x, "c": np.array(True)})["y"], -x)
+
+
 @pytest.mark.peers
 def test_many_branches_in_a_row_go_on() -> None:
     made = _one_behind_the_other(20, [node("Relu", "x19", "y")])
