@@ -79,7 +79,7 @@ def _followers(
     nodes: Sequence[NodeProto], choice: NodeProto, uneven: Iterable[str]
 ) -> list[NodeProto]:
     """The nodes that read some results of an `If`, and those between it and these."""
-    behind = _behind(nodes, choice.output)
+    behind = _behind(nodes, filter(None, choice.output))
     makers = {name: node for node in behind for name in node.output if name}
     read = set(uneven)
     waiting = [node for node in behind if not read.isdisjoint(reads(node))]

@@ -157,6 +157,10 @@ GOING_ON = {
         *(node("ReduceSum", "chosen", "all", keepdims=0), node("Mul", "chosen all", "scaled")),
         *(node("Reshape", "scaled rows", "flat"), node("Relu", "flat", "y")),
     ],
+    "inputs and outputs are left out": [
+        node("Dropout", "chosen", "first _"),
+        *(node("Reshape", "first rows", "flat"), node("Clip", "flat _ half", "y")),
+    ],
 }
 
 
@@ -168,7 +172,7 @@ def _squeezed(rest: list[Any]) -> Any:
     }
     inputs = [info("x", ["N", 1, "T"]), info("c", [], "i1")]
     nodes = [node("If", "c", "chosen", **branches), *rest]
-    constants = NUMBERS | {"rows": np.array([0, -1])}
+    constants = NUMBERS | {"rows": np.array([0, -1]), "half": np.float32(0.5)}
     return model(nodes, inputs, [info("y", None)], constants, opset=18)
 
 
