@@ -129,15 +129,15 @@ def read_model(
         model.max_iterations = _most_iterations(max_iterations, model)
         try:
             imported = _finished(scope, message.graph, defaults)
-            model.raise_undecided()
         except (CompileError, Fork, Learnt) as error:
-            if found := model.known.uneven[len(known.uneven) :]:
-                raise Learnt(uneven=found) from error
+            if more_uneven := model.known.uneven[len(known.uneven) :]:
+                raise Learnt(uneven=more_uneven) from error
             if isinstance(error, CompileError):
                 model.raise_undecided(error)
             raise
-        if found := model.known.uneven[len(known.uneven) :]:
-            raise Learnt(uneven=found)
+        if more_uneven := model.known.uneven[len(known.uneven) :]:
+            raise Learnt(uneven=more_uneven)
+        model.raise_undecided()
         return imported
 
     what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
