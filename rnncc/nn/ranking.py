@@ -142,10 +142,18 @@ def _elements_in_rows(b: Builder, x: SSAValue, places: SSAValue) -> SSAValue:
     wide, axes = (*lead, dims_of(places)[-1], size), [*range(last), last + 1]
     place = b.broadcast(places, wide, range(last + 1))
     is_there = b.compare("eq", place, b.iota(wide, last + 1, "i64"))
-    # a sum with zeros would lose the sign of -0.0
-    lowest = {"i32": -(2.0**31), "i64": NONE}.get(dtype_of(x), -math.inf)
-    chosen = b.select(is_there, b.broadcast(x, wide, axes), b.fill(lowest, (), dtype_of(x)))
-    return b.reduce("max", chosen, [last + 1])
+
+    def chosen(value: SSAValue) -> SSAValue:
+        left = b.select(is_there, b.broadcast(value, wide, axes), b.fill(0, (), dtype_of(value)))
+        return b.reduce("sum", left, [last + 1])
+
+    if dtype_of(x) not in FLOATS:
+        return chosen(x)
+    # signs apart: a sum with zeros loses that of -0.0, a maximum the slope of -inf and NaN
+    bits = b.bitcast(b.stop_gradient(x))
+    is_negative = b.compare("lt", bits, b.full_like(bits, 0))
+    value, sign = chosen(b.select(is_negative, b.neg(x), x)), chosen(b.cast(is_negative, "i32"))
+    return b.select(b.compare("ne", sign, b.full_like(sign, 0)), b.neg(value), value)
 
 
 def _places_of_ranks(b: Builder, rank: SSAValue, count: Dim) -> SSAValue:

@@ -28,10 +28,12 @@ class Uneven(NeedsValue):
 
     Args:
         name: of the result.
+    Attributes:
+        result: the place of the `If`, and that name.
     """
 
     def __init__(
         self, location: Location, what: str, hint: str, inputs: Sequence[str], name: str
     ) -> None:
         super().__init__(location, what, hint, inputs)
-        self.name = name
+        self.result = location.node, name

@@ -7,44 +7,71 @@ branches, where they may make the results meet.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rnncc.frontends.onnx.order import Numbered, defined, in_order, reads
-from rnncc.frontends.onnx.reading import onnx_package
+from rnncc.frontends.onnx.formulas.learning import Learnt
+from rnncc.frontends.onnx.order import defined, in_order, reads
+from rnncc.frontends.onnx.reading import onnx_package, place_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+    from rnncc.frontends.onnx.scope import Scope
+
 BRANCHES = ("then_branch", "else_branch")
 
 
-def nodes_of(
-    nodes: Iterable[NodeProto], outputs: Iterable[str], names: Collection[str]
-) -> list[Numbered]:
-    """The nodes of a graph or function and their numbers, in an order in which they can run; each
-    `If` among them that gives one of some names goes on with what reads it, but where that name is
-    an output, or where a branch has another value of a name that a reader mentions."""
-    nodes, ends = list(nodes), set(outputs)
-    while names and (growing := _next(nodes, names, ends)) is not None:
-        choice, followers = growing
+def run_all(scope: Scope, nodes: Iterable[NodeProto], outputs: Sequence[str], where: str) -> None:
+    """Build the nodes of a graph or function, behind branches that turn out to go on anew."""
+    left = deque(in_order(_joined_where(list(nodes), outputs, where, scope)))
+    while left:
+        index, op = left[0]
+        try:
+            scope.run_node(op, index, where)
+            left.popleft()
+        except Learnt as learnt:
+            if not scope.model.try_uneven(learnt):
+                raise
+            rest = _joined_where([node for _, node in left], outputs, where, scope)
+            left = deque(in_order(rest))
+
+
+def _joined_where(
+    nodes: list[NodeProto], outputs: Iterable[str], where: str, scope: Scope
+) -> list[NodeProto]:
+    """Nodes of which each `If` that gives a result of which it was learnt that it is uneven goes on
+    with what reads that, but where it is an output, or where a branch has another value of a name
+    that a reader mentions."""
+    uneven, ends = scope.model.known.uneven_results, set(outputs)
+    if not any(place.startswith(where) for place, _ in uneven):
+        return nodes
+    while (growing := _next(nodes, where, uneven, ends)) is not None:
+        choice, followers, names = growing
         gone = {id(choice), *map(id, followers)}
         nodes = [node for node in nodes if id(node) not in gone]
-        nodes.append(_joined(choice, followers, names, ends.union(*map(reads, nodes))))
-    return in_order(nodes)
+        joined = _joined(choice, followers, names, ends.union(*map(reads, nodes)))
+        nodes += [joined] if joined.output else []
+    return nodes
 
 
 def _next(
-    nodes: Sequence[NodeProto], names: Collection[str], outputs: set[str]
-) -> tuple[NodeProto, list[NodeProto]] | None:
-    """An `If` that can go on, and what it goes on with."""
-    for node in nodes:
-        uneven = [name for name in node.output if name in names]
-        if node.op_type != "If" or not uneven or not outputs.isdisjoint(uneven):
+    nodes: Sequence[NodeProto],
+    where: str,
+    uneven: Collection[tuple[str, str]],
+    outputs: set[str],
+) -> tuple[NodeProto, list[NodeProto], list[str]] | None:
+    """An `If` that can go on, what it goes on with, and the results that these read."""
+    for at, node in enumerate(nodes):
+        if node.op_type != "If":
             continue
-        followers = _followers(nodes, node, uneven)
-        if followers and not _hidden(node, followers):
-            return node, followers
+        place = where + place_of(node, at)
+        names = [name for name in node.output if (place, name) in uneven]
+        if names and outputs.isdisjoint(names):
+            followers = _followers(nodes, node, names)
+            if not _hidden(node, followers):
+                return node, followers, names
     return None
 
 
@@ -52,7 +79,7 @@ def _followers(
     nodes: Sequence[NodeProto], choice: NodeProto, uneven: Iterable[str]
 ) -> list[NodeProto]:
     """The nodes that read some results of an `If`, and those between it and these."""
-    behind = _behind(nodes, choice.output)
+    behind = _behind(nodes, filter(None, choice.output))
     makers = {name: node for node in behind for name in node.output if name}
     read = set(uneven)
     waiting = [node for node in behind if not read.isdisjoint(reads(node))]
@@ -104,6 +131,7 @@ def _joined(
     new = [name for node in followers for name in node.output if name in read]
     result = type(choice)()
     result.CopyFrom(choice)
+    result.name = choice.name or next(filter(None, choice.output), "")  # as in messages
     del result.output[:]
     result.output.extend([*kept, *new])
     for attribute in result.attribute:

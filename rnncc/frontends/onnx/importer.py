@@ -14,7 +14,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.counted.rows import Crossed, Partial, parts_of
 from rnncc.frontends.onnx.counted_ops.pairs import build_counted
 from rnncc.frontends.onnx.errors import Unsupported
-from rnncc.frontends.onnx.formulas.learning import MOST_LEARNT, Known, learning
+from rnncc.frontends.onnx.formulas.learning import MOST_LEARNT, Fork, Known, Learnt, learning
 from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.lists import (
@@ -129,9 +129,14 @@ def read_model(
         model.max_iterations = _most_iterations(max_iterations, model)
         try:
             imported = _finished(scope, message.graph, defaults)
-        except CompileError as error:
-            model.raise_undecided(error)
+        except (CompileError, Fork, Learnt) as error:
+            if more_uneven := model.known.uneven[len(known.uneven) :]:
+                raise Learnt(uneven=more_uneven) from error
+            if isinstance(error, CompileError):
+                model.raise_undecided(error)
             raise
+        if more_uneven := model.known.uneven[len(known.uneven) :]:
+            raise Learnt(uneven=more_uneven)
         model.raise_undecided()
         return imported
 

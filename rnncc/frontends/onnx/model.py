@@ -11,7 +11,6 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.followers import nodes_of
 from rnncc.frontends.onnx.formulas.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.functions import FunctionKey, inlined
 from rnncc.frontends.onnx.reading import Tensors
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from rnncc.frontends.onnx.node import Node, OnnxOperator
-    from rnncc.frontends.onnx.order import Numbered
 
 MAX_FOLDED_BYTES = 1 << 29
 """That may be computed at import of a model, whatever it holds itself."""
@@ -343,10 +341,12 @@ class ModelContext:
         it is that these do."""
         return self.known.goes_on(error) or self._learnt(error.differ, self.branches > 0)
 
-    def in_order(self, nodes: Iterable[NodeProto], outputs: Iterable[str]) -> list[Numbered]:
-        """The nodes of a graph or function and their numbers, in an order in which they can run;
-        branches go on where it was learnt that they are to."""
-        return nodes_of(nodes, outputs, self.known.uneven_names)
+    def try_uneven(self, learnt: Learnt) -> bool:
+        """Whether what was learnt is that branches go on: they do from here on, so that one reading
+        finds all that do, and what it reads is then given up."""
+        if learnt.uneven:
+            self.known = self.known.more(learnt)
+        return bool(learnt.uneven)
 
     def fork(self, error: CompileError, size: Dim, other: Dim) -> Fork | None:
         """What choosing either branch tells, where they depend on whether two sizes are equal."""

@@ -42,7 +42,7 @@ def in_order(nodes: Sequence[NodeProto]) -> list[Numbered]:
 
 def reads(node: NodeProto) -> Iterator[str]:
     """The names that a node reads, or that graphs inside read of those around."""
-    yield from node.input
+    yield from filter(None, node.input)
     for graph in graphs_in(node):
         own = {*defined(graph), *(each.name for each in graph.input)}
         inside = [name for inner in graph.node for name in reads(inner)]

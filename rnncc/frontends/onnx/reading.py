@@ -197,7 +197,7 @@ def opsets_of(model: Any) -> dict[str, int]:
 
 def place_of(op: NodeProto, index: int) -> str:
     """A node in messages."""
-    name = op.name or (op.output[0] if op.output else "")
+    name = op.name or next(filter(None, op.output), "")
     return f"node {repr(name[:80]) if name else index} ({op.op_type[:80]})"
 
 

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.counted.rows import READERS, Crossed, Partial
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.followers import run_all
 from rnncc.frontends.onnx.formulas.learning import Fork, Learnt
 from rnncc.frontends.onnx.functions import (
     arguments_of,
@@ -177,8 +178,7 @@ class Scope:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
         self.results = {name for node in graph.node for name in node.output}
-        for index, op in self.model.in_order(graph.node, [info.name for info in graph.output]):
-            self.run_node(op, index, where)
+        run_all(self, graph.node, [info.name for info in graph.output], where)
         return [self.output(info.name, where) for info in graph.output]
 
     def initialise(self, graph: GraphProto, where: str) -> None:
@@ -392,8 +392,7 @@ class Scope:
         inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
             nodes = self.model.nodes_of(op, function)
-            for index, inside in self.model.in_order(nodes, function.output):
-                inner.run_node(inside, index, f"{place}: ")
+            run_all(inner, nodes, function.output, f"{place}: ")
         finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1
         for name, outer in zip(function.output, op.output, strict=False):

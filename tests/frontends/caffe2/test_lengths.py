@@ -144,6 +144,20 @@ def largest(x: Any, lengths: list[int], count: int) -> tuple[Any, Any]:
     return values, places
 
 
+@pytest.mark.parametrize("kind", [*REDUCED, "LengthsTopK"])
+def test_lengths_of_no_rows(kind: str) -> None:
+    """They fit where all are 0."""
+    inputs, args = ("w l", {"k": 2}) if kind == "LengthsTopK" else (REDUCED[kind][0], {})
+    outputs = "y i" if args else "y"
+    model = compiled([op(kind, inputs, outputs, **args)], inputs, "y")
+    given = {name: array[:0] for name, array in drawn(0).items() if name in inputs}
+    got = model.run(given | {"l": np.zeros(2, np.int32)})["y"]
+    np.testing.assert_array_equal(got, np.zeros_like(got))
+    for wrong in ([1], [2, 3], [-1, 1]):
+        with pytest.raises(RunError):
+            model.run(given | {"l": np.array(wrong, np.int32)})
+
+
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_largest_of_parts(count: int) -> None:
     ops = [op("LengthsTopK", "w l", "y i", k=count)]

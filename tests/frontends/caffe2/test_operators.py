@@ -68,6 +68,12 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
         | {"intercepts": [1.0, 1.0, 0.0, -1.0]},
         lambda x: np.stack([np.interp(x[:, i], *PIECES[i]) for i in (0, 1)], 1),
     ),
+    (
+        "PiecewiseLinearTransform",
+        [np.array([0, 1, 2], np.float32)],
+        {"bounds": [1.0, 1.0, 1.0], "slopes": [1.0, 3.0], "intercepts": [1.0, 1.0], "binary": 1},
+        lambda x: np.where(x > 1, 4, 2),
+    ),
     *(
         ("PiecewiseLinearTransform", [2 * real(*shape), *TABLES], {"binary": 1}, function)
         for shape, function in (

@@ -12,8 +12,17 @@ from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run
 from rnncc.packaging.texts import header
-from tests.frontends.onnx.models import assert_close, by_onnxruntime, graph, info, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    graph,
+    imported,
+    info,
+    model,
+    node,
+)
 
 NUMBERS = {
     "zero": np.array(0),
@@ -148,6 +157,10 @@ GOING_ON = {
         *(node("ReduceSum", "chosen", "all", keepdims=0), node("Mul", "chosen all", "scaled")),
         *(node("Reshape", "scaled rows", "flat"), node("Relu", "flat", "y")),
     ],
+    "inputs and outputs are left out": [
+        node("Dropout", "chosen", "first _"),
+        *(node("Reshape", "first rows", "flat"), node("Clip", "flat _ half", "y")),
+    ],
 }
 
 
@@ -159,7 +172,7 @@ def _squeezed(rest: list[Any]) -> Any:
     }
     inputs = [info("x", ["N", 1, "T"]), info("c", [], "i1")]
     nodes = [node("If", "c", "chosen", **branches), *rest]
-    constants = NUMBERS | {"rows": np.array([0, -1])}
+    constants = NUMBERS | {"rows": np.array([0, -1]), "half": np.float32(0.5)}
     return model(nodes, inputs, [info("y", None)], constants, opset=18)
 
 
@@ -191,6 +204,62 @@ def test_branches_go_on_until_their_ranks_meet(name: str) -> None:
 def test_ranks_that_do_not_meet(rest: list[Any]) -> None:
     with pytest.raises(CompileError, match='branches that give "chosen" as f32 N x T and as'):
         rnncc.compile(_squeezed(rest))
+
+
+def _one_behind_the_other(count: int, last: list[Any]) -> Any:
+    """`x.squeeze(1) if c else x`, and x again of that, so often, then the last nodes."""
+    nodes, x = list[Any](), "x"
+    for number in range(count):
+        branches = {
+            "then_branch": graph([node("Squeeze", f"{x} axis", "a")], [], [info("a", None)]),
+            "else_branch": graph([node("Neg", x, "b")], [], [info("b", None)]),
+        }
+        nodes.append(node("If", "c", f"chosen{number}", **branches))
+        x = f"x{number}"
+        nodes.append(node("Reshape", f"chosen{number} whole", x))
+    inputs = [info("x", ["N", 1, "T"]), info("c", [], "i1")]
+    constants = NUMBERS | {"whole": np.array([0, 1, -1])}
+    return model([*nodes, *last], inputs, [info("y", None)], constants, opset=18)
+
+
+@pytest.mark.parametrize("rest", [[], [node("Relu", "chosen", "unread")]], ids=["none", "a node"])
+def test_ranks_of_what_nothing_reads(rest: list[Any]) -> None:
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)
+    program = imported(_squeezed([*rest, node("Neg", "x", "y")]))
+    np.testing.assert_array_equal(run(program, {"x": x, "c": np.array(True)})["y"], -x)
+
+
+@pytest.mark.peers
+def test_many_branches_in_a_row_go_on() -> None:
+    made = _one_behind_the_other(20, [node("Relu", "x19", "y")])
+    program = imported(made)
+    for condition in (True, False):
+        inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 1, 5)}
+        inputs["c"] = np.array(condition)
+        assert_close(run(program, inputs), by_onnxruntime(made, inputs))
+
+
+def test_the_branches_that_do_not_meet_are_named() -> None:
+    branches = _one_behind_the_other(2, [node("Relu", "chosen1", "y")])
+    with pytest.raises(CompileError, match='branches that give "chosen1" as f32 N x T and as'):
+        imported(branches)
+
+
+def test_branches_go_on_with_others_once() -> None:
+    """Those differ in rank outside of the first, and not within one of its branches."""
+    nodes, x = [_squeezed([]).graph.node[0]], "chosen"
+    for number in range(6):
+        branches = {
+            "then_branch": graph([node("Relu", x, "d")], [], [info("d", None)]),
+            "else_branch": graph([node("Neg", x, "e")], [], [info("e", None)]),
+        }
+        x = f"x{number}"
+        nodes.append(node("If", "c", x, **branches))
+    made = _squeezed([node("Reshape", f"{x} rows", "y")])
+    reshape = made.graph.node.pop()
+    del made.graph.node[:]
+    made.graph.node.extend([*nodes, reshape])
+    assert str(imported(made).module).count("rnn.scan") < 2 * 2 * 7 * 2
 
 
 @pytest.mark.peers

@@ -181,6 +181,22 @@ def test_all_of_an_open_axis(shape: str, axis: int, dtype: str) -> None:
         np.testing.assert_array_equal(np.signbit(got["y"]), np.signbit(want))
 
 
+@pytest.mark.parametrize("shape", ["T N F", "N F"])
+def test_gradients_of_all_of_an_open_axis(shape: str) -> None:
+    """Each goes to its element, infinite ones and zeros of both signs among them."""
+    sizes = shape.split()
+    axis = len(sizes) - 1
+    nodes = [node("Shape", "x", "k", start=axis), node("TopK", "x k", "y i", axis=axis)]
+    compiled: Any = rnncc.compile(model(nodes, [info("x", sizes)], [info("y", None)]), train=True)
+    x = np.array([[3, -np.inf, 0, -0.0, np.inf, -np.inf], [1, 2, np.nan, 5, -2, 7]], np.float32)
+    x = x.reshape([1, 2, 6][-len(sizes) :])
+    _, tape = compiled.forward({"x": x})
+    slopes = np.arange(1, 13, dtype=np.float32).reshape(x.shape)
+    want = np.zeros_like(x)
+    np.put_along_axis(want, in_order(x, axis, 1), slopes, axis)
+    np.testing.assert_array_equal(compiled.backward(tape, {"y": slopes})["x"], want)
+
+
 def test_a_stream_sorts_each_step() -> None:
     nodes = [node("Shape", "x", "k", start=2, end=3), node("TopK", "x k", "y i", axis=2)]
     outputs = [info("y", None), info("i", None, "i64")]

@@ -256,7 +256,8 @@ def _on_pieces(
     inner = b.slice(bounds, 1, 1, pieces - 1)
     above = b.compare("gt", b.reshape(x, (*dims_of(x), 1)), inner)
     piece = b.reduce("sum", b.cast(above, "i32"), [2])
-    piece = b.select(b.compare("ge", x, high), b.full_like(piece, pieces - 1), piece)
+    is_last = b.logical("and", b.compare("ge", x, high), b.compare("gt", x, low))
+    piece = b.select(is_last, b.full_like(piece, pieces - 1), piece)
     first = b.mul(b.iota((groups,), 0, "i32"), b.fill(pieces, (), "i32"))
     place = b.add(piece, first)
     slope, intercept = (

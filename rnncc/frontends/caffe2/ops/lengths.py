@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import ClassVar
 
@@ -50,6 +51,12 @@ class RowParts:
         ended = cumulate(b, b.scatter("sum", marks, one, within, 0), 0)
         part = b.select(fit, b.slice(ended, 0, 0, rows), b.fill(-1, (), "i64"))
         return RowParts(b.sub(ends, counts), part, fit)
+
+    def filled(self, b: Builder, number: float, dims: Sequence[Dim]) -> SSAValue:
+        """A tensor of a number, with a row for each part; where lengths do not fit, making it fails
+        even of no rows, none of which is then stored at -1."""
+        row = b.select(self.fit, b.full_like(self.starts, 0), b.fill(-1, (), "i64"))
+        return b.broadcast(b.gather(b.fill(number, (1,)), row, 0), tuple(dims), [0])
 
     def places(self, b: Builder) -> SSAValue:
         """[rows], how many rows of its part stand before each."""
@@ -160,7 +167,7 @@ class ReducedParts(OfParts):
         weights = self._weights(e, parts)
         if weights is not None:
             rows = b.mul(rows, along(b, weights, 0, rank))
-        lowest = b.fill(0.0 if self.reduces != "max" else -inf, e.dims(self.ys[0]))
+        lowest = parts.filled(b, 0.0 if self.reduces != "max" else -inf, e.dims(self.ys[0]))
         y = b.scatter("max" if self.reduces == "max" else "sum", lowest, rows, parts.part, 0)
         if self.reduces == "mean":
             y = b.div(y, self.counts(e, rank))

@@ -176,7 +176,7 @@ class LengthsTopK(OfParts):
         (count,), (size,) = e.dims(self.xs[1]), e.dims(self.xs[0])
         places = top_of_parts(b, b.stop_gradient(x), parts.part, count, self.count)
         is_none = b.compare("lt", places, b.full_like(places, 0))
-        row = b.select(is_none, b.size(size), places)
+        row = b.select(parts.fit, b.select(is_none, b.size(size), places), b.fill(-1, (), "i64"))
         e[self.ys[0]] = b.gather(b.concat([x, b.fill(0.0, (1,))], 0), row, 0)
         within = b.select(is_none, places, b.sub(places, along(b, parts.starts, 0, 2)))
         e[self.ys[1]] = b.cast(within, "i32")

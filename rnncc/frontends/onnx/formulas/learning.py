@@ -19,8 +19,9 @@ from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural
 from rnncc.records import record
 
-MOST_UNEVEN = 16
-"""How many nodes behind an `If` are tried, one behind the other, to make its branches meet."""
+MOST_UNEVEN, MOST_UNEVEN_OF_ALL = 16, 256
+"""How many results behind an `If` are tried, one behind the other, to make its branches meet; how
+many of all: where branches that go on hold others that do, each doubles what is read."""
 MOST_LEARNT = 64
 """How often a model is read anew."""
 PREFIX = "decided_by_run_"
@@ -42,8 +43,8 @@ class Learnt(Exception):
             rows in an iteration for which it is negative; of a slice that begins at a computed
             place, how many places there are for all of its rows but one.
         whole: the latter formula of a slice that has all of its rows in each iteration.
-        uneven: the error of a result of an `If` whose branches give it in other ranks or types, so
-            that they go on with what reads it.
+        uneven: the errors of results of an `If` whose branches give them in other ranks or types,
+            so that they go on with what reads these.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Learnt(Exception):
         counted: str | None = None,
         shortened: Dim | None = None,
         whole: Dim | None = None,
-        uneven: Uneven | None = None,
+        uneven: tuple[Uneven, ...] = (),
     ) -> None:
         super().__init__(facts, symbol, size, same, counted, shortened, whole, uneven)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
@@ -111,18 +112,23 @@ class Known:
     def goes_on(self, error: CompileError) -> Learnt | None:
         """That branches go on with what reads their results, where the error is that these are
         of other ranks or types, and it is not known yet."""
-        if not isinstance(error, Uneven) or error.name in self.uneven_names:
+        if not isinstance(error, Uneven) or error.result in self.uneven_results:
             return None
-        return Learnt(uneven=error) if len(self.uneven) < MOST_UNEVEN else None
+        few = len(self.uneven) < MOST_UNEVEN_OF_ALL and len(self._before(error)) < MOST_UNEVEN
+        return Learnt(uneven=(error,)) if few else None
+
+    def _before(self, error: Uneven) -> list[Uneven]:
+        """The errors of results of the same `If`."""
+        return [one for one in self.uneven if one.result[0] == error.result[0]]
 
     @property
-    def uneven_names(self) -> set[str]:
-        """The results that branches go on behind."""
-        return {error.name for error in self.uneven}
+    def uneven_results(self) -> set[tuple[str, str]]:
+        """The results that branches go on behind: places of an `If`, and names."""
+        return {error.result for error in self.uneven}
 
     def first_uneven(self, error: CompileError) -> CompileError:
         """The error of the results that the file has, where this is of what branches went on to."""
-        return self.uneven[0] if isinstance(error, Uneven) and self.uneven else error
+        return next(iter(self._before(error)), error) if isinstance(error, Uneven) else error
 
     def more(self, learnt: Learnt) -> Known:
         """With something that was learnt with this known."""
@@ -132,8 +138,8 @@ class Known:
             return replace(self, shortened=self.shortened | {learnt.shortened})
         if learnt.whole is not None:
             return replace(self, whole=self.whole | {learnt.whole})
-        if learnt.uneven is not None:
-            return replace(self, uneven=(*self.uneven, learnt.uneven))
+        if learnt.uneven:
+            return replace(self, uneven=(*self.uneven, *learnt.uneven))
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
