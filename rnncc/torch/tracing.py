@@ -8,6 +8,7 @@ reads again.
 
 from __future__ import annotations
 
+import gc
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
@@ -57,6 +58,8 @@ PAIR = (
     "a cell returns a pair, what goes out and the next state: `return h, h`, or `return h, (h, c)`"
 )
 NO_ROW = "what a cell returns first holds something that is no tensor: ys are tensors, or None"
+_TRANSFORMED = "Tensor(lvl="
+"""How PyTorch prints what a transform of torch.func has in the place of a tensor."""
 _OF_SCRIPTS = "_CachedForward"
 """What TorchDynamo meets where a module of TorchScript is called."""
 _UNREAD = "found no compiled frames"
@@ -135,10 +138,13 @@ def _free_frames(error: BaseException | None) -> None:
         known._dispatch_tls_local_include_set,
         known._dispatch_tls_local_exclude_set,
     )
+    within = _TRANSFORMED in str(error)
     with known._ForceDispatchKeyGuard(included(), excluded()):
         while error is not None:
             traceback.clear_frames(error.__traceback__)
             error = error.__context__
+        if within:  # from PyTorch 2.14 on, no error names the frames of an operator that failed
+            gc.collect()
 
 
 def _surroundings() -> AbstractContextManager[Any]:
