@@ -113,13 +113,14 @@ def _are_wide(op: Reduce, perm: Perm, stride: int) -> bool:
     results, count = math.prod(map(int, dims)), math.prod(map(int, taps))
     if results == 0:
         return False
-    plane = results // channels * stride ** len(taps)
+    spread = stride ** len(taps)  # elements of x for each result
+    plane = results // channels * spread
     results *= int(batch) if batch.is_static else 1
-    far = FAR if plane % PAGE == 0 else BEYOND if results * stride ** len(taps) >= LARGE else 1
+    far = FAR if plane % PAGE == 0 else BEYOND if results * spread >= LARGE else 1
     if count > (MOST_TAPS if far == FAR else FEW_TAPS):
         return False
     # Sums along the planes' rows against sums along channels plus turning: COPIES counts one
-    # element of x and one of the results, and of x there are stride² as many.
+    # element of x and one of the results, and of x there are `spread` as many.
     terms = -(-row // LANES) * count * (STRIDED if stride > 1 else 1)
     other = row * -(-channels // LANES) / channels * count
-    return terms + ROW < other + row / LANES * COPIES * far * (1 + stride ** len(taps)) / 2
+    return terms + ROW < other + row / LANES * COPIES * far * (1 + spread) / 2

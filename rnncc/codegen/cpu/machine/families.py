@@ -108,7 +108,9 @@ _ROWS = {
     "znver3": Family(2, 4, 32 * KIB, 512 * KIB, ahead=KIB),
     "znver4": Family(1, 4, 32 * KIB, 1 * MIB),
     # A GRU's step that reads two panels side by side takes 1.2 to 1.3 times as long.
-    "znver5": Family(2, 4, 48 * KIB, 1 * MIB, 57, 1, ahead=KIB, tall=8, far=768 * KIB),
+    "znver5": Family(
+        *(2, 4, 48 * KIB, 1 * MIB), l2_read=57, l2_streams=1, ahead=KIB, tall=8, far=768 * KIB
+    ),
     # Arm, vectors of 128 bits
     "cortex-a72 cortex-a73 cortex-a75": Family(1, 7, 32 * KIB, 256 * KIB),
     "cortex-a76 cortex-a76ae cortex-a77": Family(2, 4, 64 * KIB, 256 * KIB),
